@@ -41,7 +41,7 @@ static char *unescape(char *at, char **to) {
   return at + 5;
 }
 
-/* A string at its opening quote, decoded in place (it only shrinks); what stands behind it, or NULL. */
+/* A string at its opening quote, decoded in place (it only shrinks); the text after it, or NULL. */
 static char *read_text(char *at, const char **text) {
   if (*at++ != '"') return NULL;
   char *to = at;

@@ -7,7 +7,7 @@
 enum { CLI_ANSWER_LINE = 4096, CLI_ANSWER_FIELDS = 32 };
 
 typedef struct cli_answer {
-  char line[CLI_ANSWER_LINE]; /* taken apart in place */
+  char line[CLI_ANSWER_LINE]; /* parsed in place */
   int count;
   struct {
     const char *key, *text; /* text: NULL unless the value is one */
@@ -15,7 +15,7 @@ typedef struct cli_answer {
   } field[CLI_ANSWER_FIELDS];
 } cli_answer;
 
-/* Takes answer->line apart; false if it is no such object. */
+/* Parses answer->line; false if it is not such an object. */
 bool cli_answer_parse(cli_answer *answer);
 /* The text of a key, NULL if it is absent or no text. */
 const char *cli_answer_text(const cli_answer *answer, const char *key);

@@ -98,7 +98,7 @@ bool cli_word_read(const char *option, const char *word, const char *value, falt
   return cli_wrong(error, "%s%s", option, why + skip);
 }
 
-/* What reflect and mirror mean to whom; FALT_BOUNDARY_COUNT: the word does not exist there. */
+/* The meaning of reflect and mirror in each library; FALT_BOUNDARY_COUNT: the word does not exist there. */
 static const falt_boundary reflect_means[CLI_DIALECT_COUNT] = {FALT_BOUNDARY_COUNT, FALT_SYMMETRIC, FALT_REFLECT101,
                                                                FALT_SYMMETRIC, FALT_REFLECT101};
 static const falt_boundary mirror_means[CLI_DIALECT_COUNT] = {FALT_BOUNDARY_COUNT, FALT_REFLECT101, FALT_BOUNDARY_COUNT,
@@ -129,7 +129,7 @@ static bool read_boundary(const char *name, cli_dialect dialect, falt_boundary *
   return true;
 }
 
-/* MODE, or constant=VALUE. Cuts text apart in place. */
+/* MODE, or constant=VALUE. Splits text in place. */
 static bool read_side(char *text, cli_dialect dialect, falt_boundary *side, cli_boundaries *boundaries,
                       io_error *error) {
   char *value = strchr(text, '='), *end;

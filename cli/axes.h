@@ -12,11 +12,11 @@ typedef struct cli_axes {
 } cli_axes;
 
 bool cli_axes_parse(const char *text, cli_axes *axes, io_error *error);
-/* value[0..3) in z, y, x order for data with `space` axes; axes that were not given keep what value held. option names
+/* value[0..3) in z, y, x order for data with `space` axes; axes that were not given keep their old value. option names
  * the option in errors. */
 bool cli_axes_resolve(const cli_axes *axes, int space, const char *option, int64_t value[3], io_error *error);
 
-/* Whose words `reflect` and `mirror` are. */
+/* The library that defines the words `reflect` and `mirror`. */
 typedef enum cli_dialect {
   CLI_DIALECT_NONE,
   CLI_DIALECT_SCIPY,
@@ -37,13 +37,13 @@ typedef struct cli_boundaries {
 /* Reads a boundary option for data with `space` axes; axes that it does not name keep *boundaries. */
 bool cli_boundaries_parse(const char *text, cli_dialect dialect, int space, cli_boundaries *boundaries,
                           io_error *error);
-/* What filters do when nothing was said: symmetric; zero in mode full; the dialect's own habit if one is given. */
+/* The default boundary of filters: symmetric; zero in mode full; the dialect's own default if one is given. */
 void cli_boundaries_default(cli_dialect dialect, falt_mode mode, cli_boundaries *boundaries);
 /* "symmetric", or "y=wrap,x=edge:constant=5": in words that cli_boundaries_parse reads. */
 const char *cli_boundaries_print(const cli_boundaries *boundaries, int space, char *text, size_t size);
 
-/* Reads a value as the problem line's `word` does, with its names and hints; what it means is in *problem. option
- * stands before the message in *error. */
+/* Reads a value like the problem line's `word`, with its names and hints, into *problem. option precedes the message in
+ * *error. */
 bool cli_word_read(const char *option, const char *word, const char *value, falt_problem *problem, io_error *error);
 
 /* The i-th boundary that has a name of its own, from 0; NULL after the last. */

@@ -26,8 +26,8 @@ typedef struct geometry {
   int64_t front, back;          /* see copied_rows */
 } geometry;
 
-/* One band: output rows [out, out + count) of the file from the part's window rows, which lie with others that are kept
- * for later in [low, high). Rows count from the file's first; those outside [0, rows) are copies. */
+/* One band: output rows [out, out + count) of the file from the part's window rows, which are in [low, high) together
+ * with rows kept for later. Rows count from the file's first; those outside [0, rows) are copies. */
 typedef struct window {
   int64_t out, count, low, high;
   falt_part part;
@@ -212,7 +212,7 @@ static char *row_at(const runner *r, int64_t u) {
   return r->input + (u - r->low) * r->g.row_bytes;
 }
 
-/* Fills row u, outside the file, from the row that stands there. */
+/* Fills row u, outside the file, from the row that the boundary puts there. */
 static bool copy_row(runner *r, int64_t u, io_error *error) {
   int64_t row = falt_problem_row(r->g.problem, r->g.axis, u);
   if (row < r->low || row >= r->high) return io_read(r->job->reader, r->page + row, 1, row_at(r, u), error);
@@ -220,7 +220,7 @@ static bool copy_row(runner *r, int64_t u, io_error *error) {
   return true;
 }
 
-/* Moves the buffer on to rows [low, high): keeps what it has of them, reads the file's own rows, then copies. */
+/* Moves the buffer to rows [low, high): keeps present rows, reads new rows of the file, then copies. */
 static bool slide(runner *r, int64_t low, int64_t high, io_error *error) {
   int64_t had = r->high;
   low = min64(low, had); /* a stride wider than the filter skips rows, a reader does not */
@@ -238,7 +238,7 @@ static bool slide(runner *r, int64_t low, int64_t high, io_error *error) {
   return true;
 }
 
-/* Rows that the largest window holds, those included that slide keeps so as to skip none. */
+/* Rows of the largest window, including those that slide keeps between windows. */
 static int64_t window_room(const geometry *g) {
   int64_t room = 0, had = min64(make_window(g, 0).low, 0);
   for (int64_t out = 0; out < g->out_rows; out += g->band) {
@@ -276,7 +276,7 @@ static void add_stages(falt_stages *sum, const falt_stages *more) {
   sum->slabs += more->slabs;
 }
 
-/* Adds the seconds since *began and starts anew. */
+/* Adds the seconds since *began and restarts the clock. */
 static void lap(double *began, double *seconds) {
   const double now = cli_seconds();
   *seconds += now - *began;
@@ -299,7 +299,7 @@ static int run_exact(runner *r, const window *w) {
   return executed == FALT_OK ? CLI_DONE : fail_device(r, executed);
 }
 
-/* Only results at the ends of the type can have been clipped; where there are such, exact results tell. */
+/* Only outputs at the ends of the type can be clipped; if there are any, exact outputs decide. */
 static int count_clipped(runner *r, const window *w, const void *output) {
   const falt_problem *p = r->g.problem;
   const falt_type type = p->output.type;

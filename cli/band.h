@@ -9,10 +9,10 @@
  * band needs no boundary along the slowest axis. A constant boundary needs no copies and stays with the plan. A small
  * file is one band, which the library sees as the whole problem. */
 
-/* What a run does with results. */
+/* The destination of a run's outputs. */
 typedef enum cli_band_task {
   CLI_BAND_WRITE, /* writes them */
-  CLI_BAND_COUNT, /* writes them, and counts those that the output's integer type clipped */
+  CLI_BAND_COUNT, /* writes them, and counts those that the integer type clipped */
   CLI_BAND_RANGE  /* finds the range of the exact ones, and writes nothing */
 } cli_band_task;
 
@@ -22,7 +22,7 @@ typedef struct cli_band_job {
   const falt_budget *budget;
   falt_device *device;
   io_reader *reader;
-  int64_t pages; /* that the file holds one after the other, each of which is the problem's input */
+  int64_t pages; /* consecutive images of the file, each an input of the problem */
   io_writer *writer;
   int64_t rows; /* output rows of a band; 0: all of them if the file is small, else about 32 MiB, 256 on a GPU */
   cli_band_task task;
@@ -33,7 +33,7 @@ typedef struct cli_band_job {
 typedef struct cli_band_result {
   double seconds;     /* computing, and copying where the device has its own memory */
   falt_stages stages; /* of all bands */
-  double read, write; /* seconds; writing goes on while the next band is read and computed */
+  double read, write; /* seconds; writing overlaps the next band's read and computation */
   double all;         /* seconds from the first band's reading to the last one's writing */
   bool device_failed; /* falt_message() says how */
   int64_t bands;

@@ -16,7 +16,7 @@ typedef struct cli_behind {
   io_error error;
 } cli_behind;
 
-/* Begins to write the next rows, whose data must stay until cli_behind_wait; waits for those before. False if writing
+/* Starts to write the next rows, whose data must stay until cli_behind_wait; waits for earlier ones. False if writing
  * those failed. */
 bool cli_behind_write(cli_behind *behind, int64_t rows, const void *data, io_error *error);
 /* Waits until all is written; false with the error if that failed. May be called at any time, and again. */

@@ -35,7 +35,7 @@ typedef struct turn {
 
 /* ---- data */
 
-/* Runs once and brings the result back, for the peers to be held against. */
+/* Executes once and copies the output back, as the reference of the peers. */
 static falt_status execute_once(turn *t) {
   void **there = cli_result(&t->placed, t->problem.operation),
        **here = cli_result(&t->operands.set, t->problem.operation);
@@ -49,7 +49,7 @@ static falt_status execute_once(turn *t) {
   return done;
 }
 
-/* Operands, plan, and one execution into a result that shows what was not written. */
+/* Operands, plan, and one execution on a poisoned output that shows unwritten elements. */
 static int prepare(turn *t, const cli_case *one) {
   if (falt_problem_parse(&t->problem, &t->budget, one->line) != FALT_OK)
     return cli_fail(CLI_WRONG, "%s", falt_message());
@@ -161,7 +161,7 @@ static int load_peers(turn *t, const char *kernel) {
 static const char vendor_library[] = "cudnn";
 static const double vendor_seconds = 0.5;
 
-/* Plans by the library what it can compute: its fastest engine, measured for at least half a second. */
+/* Plans with the library if it can compute the problem: its fastest engine, measured for at least half a second. */
 static void load_vendor(turn *t) {
   falt_budget budget = t->budget;
   char printed[sizeof t->row->plan];
@@ -238,7 +238,7 @@ static void note_answer(cli_entry *entry, const cli_answer *answer) {
   entry->differs = cli_answer_number(answer, "agrees") != 1;
 }
 
-/* A peer that takes many times its share of the time is not asked again. */
+/* A peer that takes many times its part of the time is not run again. */
 static void time_peer(turn *t, int index, double seconds) {
   cli_entry *entry = &t->row->entry[index];
   const bool is_slow = entry->samples && entry->sample[0] > hopeless * t->bench->seconds;
@@ -371,7 +371,7 @@ static int open_device(cli_bench *bench) {
   return CLI_DONE;
 }
 
-/* Libraries whose threads wait for each other by spinning suffer most from a core that somebody else has. */
+/* Libraries whose threads wait by spinning suffer most from a busy core. */
 static void warn_if_busy(const cli_bench *bench) {
   if (bench->machine.load < 0.5) return;
   fprintf(stderr, "The machine is busy (load %.1f): times will be longer than they need be, some peers' most of all.\n",

@@ -26,7 +26,7 @@ typedef struct cli_entry {
 /* One problem: entry 0 is Faltung, 1 a copy, at the measured limit or run where peers run one, then the peers. */
 typedef struct cli_row {
   const char *suite, *name, *solver, *bound;
-  const char *filter; /* when it is there, "given" or "known"; NULL where there is none */
+  const char *filter; /* "given" or "known"; NULL without a filter */
   char line[CLI_LINE], plan[512];
   double bytes, flops, limit_seconds;
   double target; /* seconds that the suite asks for, or 0 */
@@ -44,12 +44,12 @@ typedef struct cli_bench {
   double seconds; /* an implementation and problem, over all rounds */
   int rounds;
   cli_peers peers;
-  bool vendor; /* its library is there: it is a peer in this process */
+  bool vendor; /* its library exists: it is a peer in this process */
   cli_row *row;
   int rows; /* finished */
 } cli_bench;
 
-/* The peer's time over Faltung's; for Faltung, the fastest peer's over its own. NaN where there is none. */
+/* The peer's time over Faltung's; for Faltung, the fastest peer's over its own. NaN if there is none. */
 double cli_bench_ratio(const cli_row *row, int entry);
 /* The fastest peer, or -1. */
 int cli_bench_best(const cli_row *row);
@@ -57,7 +57,7 @@ int cli_bench_best(const cli_row *row);
 int cli_bench_fastest(const cli_row *row, const char *library);
 /* Geometric mean of the fastest entries' ratios over the problems of an operation, NULL for all, and how many. */
 double cli_bench_mean(const cli_bench *bench, const char *library, const char *operation, int *count);
-/* The i-th of the operations that the problems ask for; false after the last. */
+/* The i-th of the problems' operations; false after the last. */
 bool cli_bench_operation(const cli_bench *bench, int i, char operation[24]);
 /* How many problems have a peer's time, and on how many of them Faltung is faster than every peer. */
 int cli_bench_count(const cli_bench *bench, int *faster);

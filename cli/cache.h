@@ -6,7 +6,7 @@
 
 enum { CLI_PATH = 4096 };
 
-/* The cache's directory, or what to do to have one. */
+/* The cache's directory, or the advice to get one. */
 const char *cli_cache_directory(char path[CLI_PATH]);
 /* One line about a file in it. */
 void cli_cache_print_file(const char *directory, const char *name);

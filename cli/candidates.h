@@ -10,8 +10,8 @@ typedef struct cli_candidates {
   FILE *file;
   bool json;
   const char *problem, *device; /* the problem's line and the device's name, for JSON */
-  const char *filter;           /* when it is there, for JSON; NULL: not said */
-  bool all;                     /* those, too, that could compute no problem of this kind */
+  const char *filter;           /* "given" or "known", for JSON; NULL: omitted */
+  bool all;                     /* include solvers for other kinds of problems */
   int count;                    /* printed */
   int left_out;                 /* not printed */
 } cli_candidates;

@@ -23,7 +23,7 @@ static int entry_of(const cli_row *row, const char *library) {
   return library ? cli_bench_fastest(row, library) : CLI_FALTUNG;
 }
 
-/* Of its fastest run: what else the machine did in the meantime is no cliff. */
+/* The time of the fastest run, which excludes other load on the machine. */
 static double cost_of(const cli_row *row, const char *library) {
   const int entry = entry_of(row, library);
   return entry < 0 ? NAN : row->entry[entry].least / (row->limit_seconds + call_seconds);

@@ -13,7 +13,7 @@ typedef struct cli_range {
 bool cli_clip_limits(falt_type type, cli_range *limits);
 /* Whether a result of an integer type is the type's least or largest value, which alone clipping leaves. */
 bool cli_clip_is_possible(const void *results, falt_type type, int64_t count);
-/* How many of the exact values (f32 or f64) lie outside the type once they are rounded. */
+/* Counts the exact values (f32 or f64) that are outside the type after rounding. */
 int64_t cli_clip_count(const void *exact, falt_type exact_type, int64_t count, falt_type type);
 /* Extends *range by the finite ones of the exact values (f32 or f64). */
 void cli_clip_range(const void *exact, falt_type exact_type, int64_t count, cli_range *range);

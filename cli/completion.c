@@ -105,7 +105,7 @@ static void print_zsh_text(FILE *file, const char *text) {
   }
 }
 
-/* What completes a value: names, files, or names and files. */
+/* The completion of a value: names, files, or both. */
 static void print_zsh_action(FILE *file, const cli_option_note *note) {
   const bool both = note->choice && note->is_file;
   if (note->choice) {

@@ -12,7 +12,7 @@ bool cli_counts_apply(const falt_problem *problem) {
   return problem->is_filter;
 }
 
-/* Products of one axis whose input lies inside, summed over all outputs. */
+/* Products along one axis with input inside, summed over all outputs. */
 static double inside_of_axis(const falt_axis *axis, int64_t in, int64_t taps, int64_t out) {
   double inside = 0;
   for (int64_t j = 0; j < taps; j++) { /* outputs o with 0 <= o*stride + shift < in */

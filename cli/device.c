@@ -9,7 +9,8 @@
 #include "report.h"
 
 enum { MAX_SOLVERS = 128 };
-static const double starting_seconds = 0.3; /* of the driver, a context, pinned memory: below this no GPU is asked */
+static const double starting_seconds = 0.3; /* of the driver, a context, pinned memory: no GPU is tried for shorter work
+                                             */
 
 static int fail_device(const cli_options *options, const char *name) {
   static const char *const names[] = {"auto", "cpu", "cuda"};
@@ -105,7 +106,7 @@ static double bytes_of(const falt_tensor *tensor) {
   return (double)falt_tensor_span(tensor) * (double)falt_type_size(tensor->type);
 }
 
-/* Computing and copies either way overlap: the slowest of them counts. */
+/* Computation and copies in both directions overlap: the slowest counts. */
 static double predict_copied(falt_device *device, const falt_problem *problem, const falt_budget *budget,
                              const void *weights) {
   falt_limits limits;

@@ -4,14 +4,14 @@
 
 #include "options.h"
 
-/* Makes the device (FALTUNG_DEVICE stands in for --device; auto is the CPU) with its wisdom loaded. Prints an error and
+/* Creates the device (FALTUNG_DEVICE replaces --device; auto is the CPU) with its wisdom loaded. Prints an error and
  * returns its exit status, or CLI_DONE. cli_device_destroy afterwards. */
 int cli_device_make(const cli_options *options, falt_device **device);
 /* Destroys it, and no signal interrupts it any more. */
 void cli_device_destroy(falt_device **device);
 
-/* Where the device is left to us: a GPU where there is one and it is faster for this problem, starting and transfers
- * included, else the CPU. A GPU that does not work is told in one line and not used. weights may be NULL. */
+/* Chooses the device: a GPU if there is one and it is faster for this problem, including start and transfers, else the
+ * CPU. A GPU that does not work is reported in one line and not used. weights may be NULL. */
 bool cli_device_is_auto(const cli_options *options);
 int cli_device_choose(const cli_options *options, const falt_problem *problem, const falt_budget *budget,
                       const void *weights, falt_device **device);

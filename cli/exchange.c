@@ -14,7 +14,7 @@
 #include "io/npy_header.h"
 #include "report.h"
 
-/* Memory that others may need too is taken only if there is twice as much. */
+/* Shared memory is used only if twice as much is free. */
 static bool has_room(const char *directory, int64_t bytes) {
   struct statvfs state;
   return statvfs(directory, &state) == 0 && (double)state.f_bavail * (double)state.f_frsize > 2.0 * (double)bytes &&

@@ -11,10 +11,10 @@
 
 static const double default_seconds = 0.1; /* of measuring, for each candidate */
 
-/* The heading waits for the first candidate, so that a question without an answer prints its error alone. */
+/* The heading is printed with the first candidate, so a failure prints its error alone. */
 typedef struct answer {
   cli_candidates list;
-  cli_explanation *page; /* NULL: none was asked for */
+  cli_explanation *page; /* NULL: no page was requested */
 } answer;
 
 static void print_candidate(void *context, const falt_candidate *candidate) {

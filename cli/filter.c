@@ -169,7 +169,7 @@ static bool fill_options(const filter_job *job, falt_options *options, io_error 
   return resolve_steps(job, options, error) && resolve_anchor(job, options->anchor, error);
 }
 
-/* The input sample that the first output sample stands on: where the middle tap lies on it. */
+/* The input position of the first output sample: that of the middle tap. */
 static int64_t first_sample(const filter_job *job, int axis) {
   const falt_axis *a = &job->problem.axis[axis];
   const int64_t taps = job->kernel.size[axis], middle = flips(job) ? taps - 1 - taps / 2 : taps / 2;
@@ -237,7 +237,7 @@ static int open_output(filter_job *job) {
   return job->writer ? CLI_DONE : cli_fail(CLI_WRONG, "%s", error.text);
 }
 
-/* Whether results can lie outside the output's type. They cannot if they are means of values inside it. */
+/* Whether outputs can exceed the output's type. Means of values inside it cannot. */
 static bool can_clip(const filter_job *job) {
   const falt_problem *p = &job->problem;
   cli_range in, out;
@@ -274,9 +274,8 @@ static int run_once(filter_job *job, cli_band_task task, bool forgiving) {
   return cli_band_run(&bands, &job->result);
 }
 
-/* With --scale-to-type the file is read twice: for the range of the exact results over all pages and channels, then
- * with the factor and the offset that lay this range over the type's. Equal results all become the type's least value.
- */
+/* With --scale-to-type the file is read twice: for the range of the exact outputs over all pages and channels, then
+ * with the factor and the offset that map this range to the type's. Equal outputs all become the type's least value. */
 static int scale_results(filter_job *job) {
   falt_problem *p = &job->problem;
   cli_range limits;
@@ -341,7 +340,7 @@ static int run_file(const cli_options *options, const char *verb, const char *in
   return status;
 }
 
-/* Every input, whatever becomes of the others; the worst status. */
+/* Processes every input, even after an error; returns the worst status. */
 static int run_filter(const cli_options *options, const char *verb) {
   io_error error;
   bool directory;

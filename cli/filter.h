@@ -25,7 +25,7 @@ typedef struct filter_job {
   cli_band_result result;
 } filter_job;
 
-/* Says what was done: a summary line and a note on clipped results, or with --json an object. */
+/* Prints a summary line and a note on clipped outputs, or with --json an object. */
 void cli_filter_report(const filter_job *job);
 
 #endif

@@ -7,7 +7,7 @@
 #include "report.h"
 #include "stages.h"
 
-/* What the run moved and computed: each operand once, each multiply-add as two. */
+/* The bytes and operations of the run: each operand once, each multiply-add as two. */
 typedef struct work {
   double bytes, flops, share;
   const char *bound; /* "memory" or "compute" */
@@ -26,8 +26,8 @@ static double least_taps(const cli_kernel *kernel) {
   return kernel->rank == 1 ? fmax(sum, 1) : (double)cli_kernel_count(kernel);
 }
 
-/* The share of the limit that binds. A fast algorithm may need fewer multiply-adds than counted here and so pass the
- * compute limit; what then binds is memory. */
+/* The fraction of the binding limit. A fast algorithm may need fewer multiply-adds than counted here and so exceed the
+ * compute limit; then memory binds. */
 static work measure(const filter_job *job) {
   const falt_problem *p = &job->problem;
   double inputs = tensor_count(&p->input), outputs = tensor_count(&p->output),

@@ -14,7 +14,7 @@
 void cli_interrupts_catch(void);
 /* Whether this is a process that was forked since: it has no terminal of its own to draw on. */
 bool cli_interrupts_in_child(void);
-/* The number of the signal that came, or 0. What fails afterwards is not told by cli_fail. */
+/* The number of the received signal, or 0. cli_fail prints nothing after it. */
 int cli_interrupted(void);
 /* Prints the line and dies of the signal that came, as the shell expects. */
 void cli_interrupts_die(void);

@@ -90,7 +90,7 @@ static falt_status make_plan(planned *p, const cli_task *task, const char *solve
   return falt_device_alloc(p->device, &p->operands.workspace, falt_plan_workspace(p->plan));
 }
 
-/* What the problem needs at least: the larger of its bytes and its operations at the machine's limits. */
+/* The lower bound of the problem's time: the larger of its bytes and its operations at the machine's limits. */
 static falt_status find_limit(const ladder_run *run, const planned *p, cli_climb *climb) {
   falt_candidate measured;
   const falt_status status = falt_plan_time(p->plan, &p->operands, 0, &measured);
@@ -115,7 +115,7 @@ static int time_plan(const ladder_run *run, cli_task *task, const cli_climb *cli
   return p->status == FALT_OK ? cli_task_judge(task, &rung->difference) : cli_fail_library(p->status);
 }
 
-/* Skipped, with the library's reason, where the solver or what it needs is not there. */
+/* Skipped, with the library's reason, if the solver or its library is missing. */
 static int run_solver(const ladder_run *run, cli_task *task, const cli_climb *climb, const ladder_step *step,
                       cli_rung *rung) {
   planned p = {.device = run->device};

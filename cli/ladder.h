@@ -24,7 +24,7 @@ typedef struct cli_climb {
   char line[CLI_LINE]; /* of the problem */
   char device[128];
   falt_problem problem;
-  double operations, bytes; /* of the problem: multiply-adds as two; what has to be read and written */
+  double operations, bytes; /* of the problem: a multiply-add is two operations; bytes read and written */
   double limit_seconds;
   const char *bound; /* "memory" or "compute" */
   cli_rung rung[CLI_RUNGS];

@@ -31,7 +31,7 @@ static bool has_blocks(const cli_climb *climb) {
   return false;
 }
 
-/* What the kernels ask of the GPU. */
+/* The GPU resources of the kernels. */
 static void print_blocks(const cli_climb *climb) {
   printf("\n  %-12s %12s %8s %8s %12s %8s\n", "on paper", "blocks", "threads", "shared", "reads saved", "op/byte");
   for (int i = 0; i < climb->rungs; i++) {

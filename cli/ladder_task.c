@@ -21,7 +21,7 @@ static bool is_plain_axis(const falt_axis *axis) {
   return axis->dilation == 1 && axis->boundary[0] == FALT_CONSTANT && axis->boundary[1] == FALT_CONSTANT;
 }
 
-/* Interleaved channels are groups beside each other that share one filter. */
+/* Interleaved channels are groups that share one filter. */
 static bool is_ladders_filter(const falt_problem *p, bool on_gpu) {
   const int64_t channels = p->input.size[FALT_G];
   bool plain =

@@ -18,16 +18,16 @@ typedef struct cli_task {
   void *memory[4]; /* x, w, y, between on a GPU; between on the CPU */
 } cli_task;
 
-/* Reads the line, makes random operands and lays them on the device. Prints an error and returns its exit status, or
- * CLI_DONE; cli_task_close either way. */
+/* Parses the line, creates random operands and copies them to the device. Prints an error and returns its exit status,
+ * or CLI_DONE; cli_task_close in both cases. */
 int cli_task_open(cli_task *task, const cli_options *options, falt_device *device, const char *line);
 void cli_task_close(cli_task *task);
 
-/* From now on results are those of this stage, and the first to be judged becomes what others are held against. */
+/* From now on outputs are those of this stage; the first checked output is the reference of the others. */
 void cli_task_begin(cli_task *task, cli_stage stage);
 /* Elements that the stage must read and write: input, filter, results. */
 double cli_task_elements(const cli_task *task);
-/* Fills the results with NaN: what is not written shows. */
+/* Fills the outputs with NaN, so unwritten elements show. */
 int cli_task_poison(cli_task *task);
 /* Largest difference of the results from the first step's, or of the first step's from sums in f64; relative to the
  * largest. */

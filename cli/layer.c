@@ -42,14 +42,14 @@ static int create_results(layer_job *job) {
   return cli_layer_files_create(&job->files, &job->question->problem);
 }
 
-/* What the plan may use of the filter's values. */
+/* The filter's values for the plan. */
 static const void *filter_values(const layer_job *job) {
   const falt_problem *p = &job->question->problem;
   const bool given = p->operation == FALT_BACKWARD_FILTER || p->filter_when == FALT_FILTER_GIVEN;
   return given ? NULL : job->operands.set.filter;
 }
 
-/* ---- the candidates: printed if asked for; the chosen one says what the limit is */
+/* ---- the candidates: printed on request; the chosen one names the limit */
 
 static void note_candidate(void *context, const falt_candidate *candidate) {
   layer_job *job = context;

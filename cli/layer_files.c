@@ -13,13 +13,13 @@ typedef struct shape {
   int64_t size[RANK];
 } shape;
 
-/* Orders of memory by name, for each space; of those that describe the same memory the first is what files have. */
+/* Memory orders by name, for each space; of equal orders files have the first. */
 enum { LAYOUTS = 3 };
 static const char *const data_layouts[4][LAYOUTS] = {{NULL}, {"ncw", "nwc"}, {"nchw", "nhwc"}, {"ncdhw", "ndhwc"}};
 static const char *const filter_layouts[4][LAYOUTS] = {
     {NULL}, {"oiw", "owi", "wio"}, {"oihw", "ohwi", "hwio"}, {"oidhw", "odhwi", "dhwio"}};
 
-/* Whether a dense tensor in this layout lies in memory as t does; dimensions of one element do not matter. */
+/* Whether a dense tensor of this layout has the strides of t; dimensions of one element do not matter. */
 static bool lies_as(const falt_tensor *t, const char *layout) {
   falt_tensor dense = *t;
   if (falt_tensor_layout(&dense, layout) != FALT_OK) return false;
@@ -53,8 +53,7 @@ static shape shape_in(const falt_tensor *t, const char *layout) {
   return s;
 }
 
-/* Shapes that an array may have for a tensor, by layout; bits for those that there are. None: the problem's strides are
- * not dense. */
+/* Legal array shapes of a tensor, by layout, and a bit for each. None: the problem's strides are not dense. */
 static unsigned shapes_of(const falt_problem *p, const cli_layer_file *one, shape shapes[LAYOUTS]) {
   if (!one->tensor) {
     shapes[0] = (shape){1, {cli_bias_count(p)}};
@@ -105,7 +104,7 @@ static int fail_strides(const cli_layer_file *one) {
                   one->option);
 }
 
-/* Drops from *layouts those in which data has another shape than the array. */
+/* Removes from *layouts those in which data has another shape than the array. */
 static int check_array(const falt_problem *p, const cli_layer_file *one, const io_array *array, unsigned *layouts) {
   char expected[160], found[160];
   shape shapes[LAYOUTS], have = {.rank = array->rank};

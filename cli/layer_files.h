@@ -21,18 +21,19 @@ typedef struct cli_layer_files {
   unsigned layouts; /* in which all that was read has its shape; with one channel these are several */
 } cli_layer_files;
 
-/* What the operation reads and writes, as the options name it; operands go to *set. The gradient of a loss by the
- * output is --grad. */
+/* The arrays of the operation, by the options' names; operands go to *set. The gradient of a loss by the output is
+ * --grad. */
 cli_layer_files cli_layer_files_list(const cli_options *options, const falt_problem *problem, falt_operands *set);
 /* Whether each path has its use, and standard input and output one each. */
 int cli_layer_files_check(const cli_layer_files *files, const cli_options *options);
-/* Reads the inputs into memory of their own. */
+/* Reads the input arrays to memory. */
 int cli_layer_files_read(cli_layer_files *files, const falt_problem *problem);
-/* Memory for the outputs, and their files under temporary names: obstacles are reported before the work. */
+/* Allocates the output arrays, and creates their files under temporary names, so that errors are reported before the
+ * work. */
 int cli_layer_files_create(cli_layer_files *files, const falt_problem *problem);
 /* Writes the results; only when all are written do files get their names. */
 int cli_layer_files_write(cli_layer_files *files, const falt_problem *problem);
-/* Removes what was created and has no name yet. */
+/* Removes files that were created and have no final name yet. */
 void cli_layer_files_abandon(cli_layer_files *files);
 /* Bytes of all that is written, or read. */
 double cli_layer_files_bytes(const cli_layer_files *files, const falt_problem *problem, bool written);

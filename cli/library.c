@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The device's kind, and what only a plan by the library computes. */
+/* The device's kind, and a problem that only the library's solver plans. */
 static const struct {
   const char *name, *kind, *problem;
 } libraries[] = {{"blas", "cpu", "forward c=1 w=1 k=1 s=1 method=im2col"},

@@ -10,7 +10,7 @@ enum { CLI_LIBRARY_TEXT = 512 };
 const char *cli_library_name(int i);
 /* Whether a solver of this device works by it. */
 bool cli_library_is_for(const char *name, const falt_device *device);
-/* Its name and version as it says them, or why there is none: false. */
+/* The library's name and version, or the reason that there is none: false. */
 bool cli_library_find(const char *name, falt_device *device, char text[CLI_LIBRARY_TEXT]);
 
 #endif

@@ -57,7 +57,7 @@ static int print_completion(int count, char **words) {
   return finish(CLI_DONE);
 }
 
-/* What packages are built from, too: the manual page, completions, the table of options in docs/guide/options.md. */
+/* Also for packaging: the manual page, completions, the table of options in docs/guide/options.md. */
 static int run_help(int count, char **words) {
   if (count == 0) return print_help();
   const cli_verb *verb = find_verb(words[0]);

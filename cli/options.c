@@ -231,7 +231,7 @@ static const option options_table[] = {
 };
 enum { OPTIONS = sizeof options_table / sizeof *options_table };
 
-/* What few options have: a letter, and names to complete the value with. */
+/* Attributes of a few options: a letter, and names to complete the value. */
 static const struct {
   const char *name;
   char letter;

@@ -8,7 +8,7 @@
 #include "axes.h"
 #include "choice.h"
 
-/* Each verb is a bit, so that one table says which verbs take an option. */
+/* Each verb is a bit: one table tells which verbs take an option. */
 typedef enum cli_verb_bit {
   CLI_CONVOLVE = 1 << 0,
   CLI_CORRELATE = 1 << 1,

@@ -19,7 +19,7 @@ static const double patience = 900; /* seconds for one line: the slowest peers t
 
 /* ---- starting and ending */
 
-/* Whether the system's own python3 has a library of the GPU's: environments with those are seldom private ones. */
+/* Whether the system's python3 has one of the GPU libraries: environments with these are seldom private. */
 static bool has_gpu_library(void) {
   const pid_t pid = fork();
   if (pid == 0) {

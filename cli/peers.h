@@ -28,17 +28,17 @@ typedef struct cli_peers {
   FILE *to;
   int from;
   char python[PATH_MAX];
-  cli_library library[CLI_LIBRARIES]; /* those that are installed */
+  cli_library library[CLI_LIBRARIES]; /* the installed ones */
   int libraries;
-  char missing[256]; /* names of those that are not, or empty */
+  char missing[256]; /* names of the missing ones, or empty */
   bool failed;       /* it ended or talked nonsense, and an error was printed */
   size_t filled;     /* bytes of text */
   char text[2 * CLI_ANSWER_LINE];
 } cli_peers;
 
-/* Starts it for the peers on a device, "cpu ..." or "cuda:N ...", with so many threads for every peer. False if there
- * is none: *why then says how to get one, or is empty if an error was printed. Set FALTUNG_PEERS_PYTHON to choose the
- * interpreter. */
+/* Starts the process for the peers on a device, "cpu ..." or "cuda:N ...", with a number of threads for every peer.
+ * False if there is none: *why then says how to get one, or is empty if an error was printed. FALTUNG_PEERS_PYTHON
+ * selects the interpreter. */
 bool cli_peers_start(cli_peers *peers, const char *device, int threads, char why[512]);
 /* Begins a request; close it with cli_peers_send. */
 cli_json cli_peers_ask(cli_peers *peers, const char *what);

@@ -29,7 +29,7 @@ static void note(void *context, const falt_verdict *v) {
   snprintf(a->failure.trouble, sizeof a->failure.trouble, "%s", falt_message());
 }
 
-/* In the new process: what it has to say goes into the pipe, and nothing onto the terminal. */
+/* In the new process: reports go to the pipe, nothing to the terminal. */
 static void answer_for(const cli_run *run, const char *line, const char *method, uint64_t seed, int pipe) {
   answer a = {.outcome = CLI_PASSES};
   cli_question question;

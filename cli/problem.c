@@ -190,7 +190,7 @@ int cli_operands_place(const cli_operands *operands, const falt_problem *p, falt
   const size_t vector = (size_t)cli_bias_count(p) * falt_type_size(cli_bias_type(p));
   const size_t residual = bytes_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual);
   *placed = (falt_operands){.input = NULL};
-  if (is_host(device)) { /* they lie there already */
+  if (is_host(device)) { /* they are there already */
     *placed = *set;
     const falt_status made = falt_device_alloc(device, &placed->workspace, falt_plan_workspace(plan));
     return made == FALT_OK ? CLI_DONE : cli_fail_library(made);

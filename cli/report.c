@@ -16,7 +16,7 @@ static void clear_bar(void) {
   cli_bar_is_shown = 0;
 }
 
-/* What a user typed may hold line ends and escapes; an error stays one plain line whatever it quotes. */
+/* User input may contain line ends and escapes; an error stays one plain line whatever it quotes. */
 static void make_plain(char *text) {
   for (; *text; text++) {
     if ((unsigned char)*text < 32 || *text == 127) *text = '?';
@@ -227,10 +227,10 @@ const char *cli_duration(double seconds, char text[32]) {
 
 /* ---- progress */
 
-static const double bar_delay = 1, bar_pause = 0.1; /* seconds until the bar comes, and between its changes */
+static const double bar_delay = 1, bar_pause = 0.1; /* seconds until the bar appears, and between its updates */
 
-/* What the bar shows: steps that a verb counts, each with the share that the library tells of it; or a library call's
- * phase. */
+/* The bar's content: steps that a verb counts, each with the progress of its library calls; or a library call's phase.
+ */
 static struct {
   double began, drawn;
   int64_t done, next, total; /* steps; what the calls until the next one cover; total 0: nobody counts */

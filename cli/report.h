@@ -50,11 +50,11 @@ void cli_json_begin(cli_json *json, const char *key);
 void cli_json_end(cli_json *json);
 void cli_json_close(cli_json *json);
 
-/* Set by a signal: what fails afterwards fails for that, and cli_fail prints nothing. */
+/* Set by a signal: later failures follow from it, and cli_fail prints nothing. */
 extern volatile sig_atomic_t cli_muted, cli_bar_is_shown;
 
-/* A bar on standard error, only on a terminal and only for what takes longer than a second: of the steps that a verb
- * counts, or of one call of the library. */
+/* A progress bar on standard error, only on a terminal and only after a second: of the steps that a verb counts, or of
+ * one call of the library. */
 typedef struct cli_progress {
   bool enabled;
 } cli_progress;
@@ -67,7 +67,7 @@ void cli_progress_end(void); /* cli_fail does it too */
 /* For falt_device_progress. */
 bool cli_progress_call(void *context, const char *phase, double done);
 
-/* Seconds of a clock that never goes back. */
+/* Seconds of a monotonic clock. */
 double cli_seconds(void);
 /* A duration with its unit and three digits, such as "12.3 ms", in text. */
 const char *cli_duration(double seconds, char text[32]);

@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Writes where `relative`, such as "bench/suites", lies: beside an installed command (../share/faltung), else in the
+/* Writes the path of `relative`, such as "bench/suites": beside an installed command (../share/faltung), else in the
  * source tree it was built from, else in the configured data directory. False if it is in none. */
 bool cli_share_find(const char *relative, char *path, size_t size);
 

@@ -20,7 +20,7 @@ typedef struct words {
 typedef struct shrinking {
   const cli_run *run;
   cli_failure *failure;
-  char solver[32], method[32], line[CLI_LINE]; /* method: what a probe runs alone; empty: all */
+  char solver[32], method[32], line[CLI_LINE]; /* method: the only solver that a probe runs; empty: all */
   bool crashed;
   int attempts;
   double began;
@@ -36,7 +36,7 @@ static void split(words *w, const char *line) {
     w->word[w->count++] = at;
 }
 
-/* The words with one of them replaced, or left out where there is none instead. */
+/* The words with one of them replaced, or removed if there is no replacement. */
 static void join(const words *w, int which, const char *instead, char line[CLI_LINE]) {
   size_t used = 0;
   line[0] = '\0';
@@ -204,7 +204,7 @@ static bool change_words(shrinking *s) {
   return any;
 }
 
-/* Which solver crashes, by its name alone; none if all pass by themselves. */
+/* Finds the solver that crashes when run alone; none if all pass alone. */
 static void find_solver(shrinking *s) {
   const char *name;
   for (int i = 0; i < CLI_MOST_SOLVERS && (name = falt_solver_name(i)); i++) {

@@ -6,7 +6,7 @@
 
 #include "report.h"
 
-/* The share of the device's work, copies included, that was done while other work of it went on. */
+/* The fraction of the device's work, including copies, that overlapped other work of it. */
 static double overlapped(const falt_stages *s) {
   const double work = s->copy_in + s->compute + s->copy_out;
   return work > 0 ? fmax(0, 1 - s->seconds / work) : 0;

@@ -9,7 +9,7 @@ typedef struct cli_stage {
   double seconds, bytes; /* 0 seconds: the run had no such stage */
 } cli_stage;
 
-/* A line a stage: time, share of the whole, bytes a second; and how much of the stages on a device overlapped. */
+/* A line a stage: time, percentage of the whole, bytes a second; and the overlap of the stages on a device. */
 void cli_stages_print(const cli_stage *stages, int count, double seconds, const falt_stages *device, bool json);
 
 #endif

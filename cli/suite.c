@@ -43,7 +43,7 @@ static bool read_target(char *text, cli_case *one) {
   return one->target > 0 && one->target < 1e6 && strcmp(trim(end), "ms") == 0;
 }
 
-/* Takes a trimmed line apart. False if a part is too long. */
+/* Splits a trimmed line. False if a part is too long. */
 static bool split(char *text, cli_case *one) {
   char *at = strchr(text, '@');
   if (at) *at = '\0';
@@ -179,7 +179,7 @@ static int read_file(FILE *file, const char *path, cli_suite *suite) {
 
 /* ---- names */
 
-/* Names of the suites that come with the command; count of them. */
+/* Names and number of the suites that are shipped with the command. */
 static int list_suites(char names[MAX_SUITES][64], const char *list[MAX_SUITES]) {
   char directory[PATH_MAX];
   DIR *open = cli_share_find("bench/suites", directory, sizeof directory) ? opendir(directory) : NULL;

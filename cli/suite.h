@@ -16,7 +16,7 @@ typedef struct cli_case {
   char line[CLI_LINE];
   double target; /* seconds, or 0 */
   int number;    /* of the line in the file */
-  int walk;      /* whose point it is, from 1; 0: of none */
+  int walk;      /* number of the walk, from 1; 0: none */
 } cli_case;
 
 typedef struct cli_suite {
@@ -32,7 +32,7 @@ int cli_suite_add(const char *word, cli_suite *suite);
 void cli_suite_free(cli_suite *suite);
 /* Keeps the cases whose name contains text. */
 void cli_suite_filter(cli_suite *suite, const char *text);
-/* Gives the cases that name no type this one, and leaves out those that have no meaning in it. */
+/* Sets the type of the cases that name none, and removes cases that are not defined for it. */
 void cli_suite_retype(cli_suite *suite, falt_type type);
 
 /* The kernel of a case that names one; false and *error if its size is not the problem's. */

@@ -11,7 +11,7 @@ static const double default_seconds = 2;
 
 /* ---- measuring */
 
-/* The first tuning measures the machine too: what it remembers is only as good as the estimates it is compared with. */
+/* The first tuning also measures the machine, because estimates depend on its limits. */
 static falt_status measure_once(falt_device *device) {
   falt_limits limits;
   falt_device_limits(device, &limits);

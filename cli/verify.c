@@ -40,7 +40,7 @@ static void print_text(const cli_failure *f, const char *line) {
   if (f->trouble[0]) printf("       %s\n", f->trouble);
 }
 
-/* The first few of each solver are made smaller: the rest fail in the same way as a rule. */
+/* The first few failures of each solver are reduced; the rest usually fail in the same way. */
 static bool may_shrink(report *r, const cli_failure *f) {
   const int solver = cli_solver_find(f->solver);
   return r->shrunk[solver < 0 ? CLI_MOST_SOLVERS : solver]++ < SHRUNK;

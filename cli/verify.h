@@ -10,7 +10,7 @@
 
 enum { CLI_MOST_SOLVERS = 128 };
 
-/* One check that failed. Sent through a pipe: smaller than PIPE_BUF, so that no two are mixed. */
+/* One failed check. Sent through a pipe: smaller than PIPE_BUF, so writes are atomic. */
 typedef struct cli_failure {
   int64_t index; /* of the problem in the run */
   uint64_t seed; /* of the data */
@@ -18,17 +18,17 @@ typedef struct cli_failure {
   double max_abs_error, max_rel_error, tolerance;
   char solver[32];   /* empty where no solver is to blame */
   char why[160];     /* empty where a result is wrong */
-  char trouble[160]; /* what is wrong with it */
+  char trouble[160]; /* the error */
 } cli_failure;
 
-/* Checks of one solver. `worst` is an error as a share of its tolerance. */
+/* Checks of one solver. `worst` is an error relative to its tolerance. */
 typedef struct cli_checks {
   int64_t checks, failures;
   double worst;
   int64_t worst_index;
 } cli_checks;
 
-/* What one process does, in memory that it shares with the first. */
+/* The state of one process, in memory shared with the first. */
 typedef struct cli_share {
   _Atomic int64_t index;               /* of the problem in work; -1: none */
   _Atomic int64_t began;               /* when, in microseconds of cli_seconds */
@@ -60,15 +60,15 @@ cli_json cli_verdict_open(const char *line, const falt_verdict *verdict);
 
 /* ---- probe.c: one problem in a process of its own. */
 typedef enum cli_outcome { CLI_PASSES, CLI_FAILS, CLI_CRASHES, CLI_REFUSED } cli_outcome;
-/* Checks `line` by the solver `method` alone (empty: by all), within so many seconds. *failure is of the failing solver
- * or says how the process ended. */
+/* Checks `line` by the solver `method` alone (empty: by all), within a number of seconds. *failure is of the failing
+ * solver or says how the process ended. */
 cli_outcome cli_probe(const cli_run *run, const char *line, const char *method, uint64_t seed, double seconds,
                       cli_failure *failure);
 /* "signal 11 (Segmentation fault)" or "exit status 1", from waitpid's state. */
 const char *cli_describe_end(int state, char text[64]);
 
-/* ---- shrink.c: the smallest line found that fails in the same way, by the same solver, in `line`; false if the
- * failure did not come again. *failure becomes that line's. Finds the solver of a crash. */
+/* ---- shrink.c: sets `line` to the smallest line found that fails in the same way by the same solver; false if the
+ * failure did not recur. *failure becomes that line's. Finds the solver of a crash. */
 bool cli_shrink(const cli_run *run, char line[CLI_LINE], cli_failure *failure);
 
 #endif

@@ -19,8 +19,8 @@ bool cli_walk_measure(const char *line, cli_walk *walk);
 /* The line of one point of one walk, and "-alternative-point" for its name; false if either is too long. */
 bool cli_walk_expand(const char *line, int walk, int point, char *text, size_t size, char *suffix, size_t room);
 
-/* How much more the work costs at point i than at the cheaper of its neighbours, the next points on either side that
- * were measured. NaN marks points that were not, and is the answer where there is nothing to compare. */
+/* The cost of a unit of work at point i relative to the cheaper neighbour, the next measured points on both sides. NaN
+ * marks unmeasured points, and is returned if there is nothing to compare. */
 double cli_walk_rise(const double *cost, int count, int i, int *neighbour);
 
 #endif

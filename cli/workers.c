@@ -70,7 +70,7 @@ static void count_verdict(const work *w, const falt_verdict *v) {
   checks->worst_index = w->index;
 }
 
-/* What passed is told by the process that ran it, a line at a time. */
+/* The process that ran a check reports success, a line at a time. */
 static void print_passed(const work *w, const falt_verdict *v) {
   if (w->run->options->json && !w->run->options->by_solver) {
     cli_json json = cli_verdict_open(w->question.line, v);

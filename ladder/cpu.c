@@ -46,7 +46,7 @@ static void naive(const ladder_task *k) {
       for (int64_t x = 0; x < k->size[W]; x++) *out++ = output_at(k, z, y, x);
 }
 
-/* ---- step 2, hoisted boundary: the range of taps that lie inside is found once an output, not tested for every tap */
+/* ---- step 2, hoisted boundary: the range of inside taps is computed once an output, not tested for every tap */
 
 static void inside_range(int64_t position, int64_t size, int64_t taps, int64_t *first, int64_t *end) {
   *first = max_of(0, taps / 2 - position);
@@ -79,7 +79,7 @@ static void hoisted(const ladder_task *k) {
 
 enum { TILE = 512 };
 
-/* Adds one tap's products to outputs [x0, x0 + n) of a row; those whose input lies outside are left alone. */
+/* Adds one tap's products to outputs [x0, x0 + n) of a row; outputs whose input is outside are unchanged. */
 LADDER_CLONES static void add_tap(float *sums, const float *row, float tap, int64_t x0, int64_t n, int64_t shift,
                                   int64_t width) {
   const int64_t begin = max_of(0, -(x0 + shift)), end = min_of(n, width - (x0 + shift));
@@ -113,7 +113,7 @@ static void tiled(const ladder_task *k) {
 
 enum { LANES = LADDER_LANES, ROWS = 4, COLUMNS = 2 };
 
-/* Rows y .. y+3, columns x .. x+31 of outputs whose windows lie wholly inside. */
+/* Rows y .. y+3, columns x .. x+31 of outputs whose windows are inside. */
 LADDER_CLONES static void block_of_outputs(const ladder_task *k, int64_t z, int64_t y, int64_t x) {
   ladder_vector sums[ROWS][COLUMNS] = {{{0}}};
   const float *w = k->w;
@@ -192,7 +192,7 @@ static void vectorised(const ladder_task *k) {
   run_items(k, 0, item_count(k));
 }
 
-/* ---- step 5, threaded: a share of the items for every core */
+/* ---- step 5, threaded: an equal part of the items for every core */
 
 static void threaded(const ladder_task *k) {
   ladder_share(k, item_count(k), run_items);

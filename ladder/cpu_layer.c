@@ -51,7 +51,7 @@ static void naive(const ladder_task *k) {
 /* ---- step 2, reordered: the columns become the innermost loop. It walks along rows of x and y with one tap, has no
  * test inside, and the compiler turns it into vector instructions. */
 
-/* Adds one tap's products to outputs [v0, v0 + n) of a row; those whose input lies outside are left alone. */
+/* Adds one tap's products to outputs [v0, v0 + n) of a row; outputs whose input is outside are unchanged. */
 LADDER_CLONES static void add_tap(float *sums, const float *row, float tap, int64_t v0, int64_t n, int64_t stride,
                                   int64_t shift, int64_t width) {
   const int64_t begin = max_of(0, ceil_of(-shift, stride) - v0), end = min_of(n, ceil_of(width - shift, stride) - v0);
@@ -111,7 +111,7 @@ static void im2col(const ladder_task *k) {
   free(columns);
 }
 
-/* ---- step 4, vectorised: an image gets margins of zeros once, so that no window leaves it sideways; the sums of 8
+/* ---- step 4, vectorised: an image is padded with zeros once, so no window crosses its sides; the accumulators of 8
  * filters and 16 columns stay in registers over all taps, and a vector of the input serves 8 of them. */
 
 enum { LANES = LADDER_LANES, FILTERS = 8 };
@@ -192,13 +192,13 @@ static void vectorised(const ladder_task *k) {
   run_items(k, 0, k->images * blocks_of(k));
 }
 
-/* ---- step 5, threaded: a share of the items for every core */
+/* ---- step 5, threaded: an equal part of the items for every core */
 
 static void threaded(const ladder_task *k) {
   ladder_share(k, k->images * blocks_of(k), run_items);
 }
 
-/* ---- step 6, apart: ReLU and pooling, each a pass over all of the convolution's results */
+/* ---- step 6, apart: ReLU and pooling as separate passes over the convolution's output */
 
 static float larger(float a, float b) {
   return a > b ? a : b;

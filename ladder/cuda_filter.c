@@ -135,7 +135,7 @@ static const char *image_plain(const ladder_task *k, ladder_launch *l) {
   return shape_image(k, l, tile, k->size[W]);
 }
 
-/* 32 x 32 inputs, and as many threads; what the halo leaves are outputs. */
+/* 32 x 32 inputs, and as many threads; the outputs are those without the halo. */
 static const char *image_input_tile(const ladder_task *k, ladder_launch *l) {
   static const int64_t in[3] = {1, IMAGE_TILE, IMAGE_TILE};
   if (k->taps[H] > IMAGE_TILE || k->taps[W] > IMAGE_TILE) return "its tile of 32 x 32 inputs has no output";

@@ -13,9 +13,9 @@ static int64_t reach(const ladder_task *k, int axis, int64_t outputs) {
   return (outputs - 1) * k->stride[axis] + k->taps[H + axis];
 }
 
-/* What a launch shares: an input tile of a channel, and taps of some filters. */
+/* Shared memory of a launch: an input tile of a channel, and taps of some filters. */
 typedef struct sharing {
-  int64_t out[2];    /* tiles cover so many threads' worth */
+  int64_t out[2];    /* outputs that tiles cover, in threads */
   int each, filters; /* outputs along a side of one thread; filters of one block */
   bool tile, taps;
 } sharing;

@@ -34,9 +34,9 @@ typedef struct ladder_task {
   const float *host_taps; /* and w in the host's memory: taps may travel as an argument */
 } ladder_task;
 
-/* What a step asks of the machine, as the textbook counts it. */
+/* The cost of a step, as the textbook counts it. */
 typedef struct ladder_counts {
-  double operations_per_byte; /* of what the step reads, if every read that it does not avoid went to memory */
+  double operations_per_byte; /* of the step's reads, if every read that it does not avoid went to memory */
   double reads_saved;         /* by tiles: times fewer than one read a product; 1 without */
   int64_t blocks;             /* of a GPU's (last) kernel; 0 on the CPU */
   int block_threads, shared_bytes;
@@ -46,12 +46,13 @@ struct ladder_kernel;
 
 typedef struct ladder_step {
   const char *name;
-  const char *idea;                                    /* what changed against the step before, shortly */
+  const char *idea;                                    /* the change from the previous step, in short */
   const char *book;                                    /* section and figure of the textbook; NULL: not in it */
   double (*bytes_per_output)(const ladder_task *task); /* CPU: bytes read for an output, as counted above */
   void (*run)(const ladder_task *task);                /* CPU */
   const struct ladder_kernel *kernel[3];               /* GPU: started one after another; NULL: no more */
-  const char *(*missing)(void);                        /* CPU: what the machine lacks for it, or NULL; NULL: nothing */
+  const char *(*missing)(void);                        /* CPU: the missing feature of the machine, or NULL; NULL:
+                                                        * nothing */
   const char *solver;                                  /* instead of kernels: a solver of the library, by name */
 } ladder_step;
 
@@ -82,9 +83,9 @@ void ladder_print_source(FILE *file, const ladder_track *track, const ladder_ste
 falt_status ladder_gpu_open(ladder_gpu **gpu, int ordinal);
 void ladder_gpu_close(ladder_gpu *gpu);
 
-/* Why a step does not serve the task, or NULL, and then what it asks of the machine. */
+/* The reason that a step cannot compute the task, or NULL and the step's cost. */
 const char *ladder_refusal(const ladder_step *step, const ladder_task *task, ladder_counts *counts);
-/* Runs a step that serves again and again for about so many seconds, at least once; the least time of a run. */
+/* Runs a step repeatedly for about a number of seconds, at least once; returns the shortest time of a run. */
 falt_status ladder_time(const ladder_step *step, const ladder_task *task, double seconds, double *least);
 
 /* Operations of the whole task: multiply-adds as two. */
@@ -95,7 +96,7 @@ double ladder_operations(const ladder_task *task, bool is_layer);
 double ladder_check_filter(const ladder_task *task, const float *x, const float *y);
 double ladder_check_layer(const ladder_task *task, const float *x, const float *y, bool pooled);
 
-/* Gives items [0, count) to the task's threads in equal shares. */
+/* Distributes items [0, count) over the task's threads in equal parts. */
 void ladder_share(const ladder_task *task, int64_t count,
                   void (*run)(const ladder_task *task, int64_t begin, int64_t end));
 

@@ -91,6 +91,6 @@ void ladder_share(const ladder_task *task, int64_t items, void (*run)(const ladd
   int started = 0;
   for (int i = 0; i < count; i++) shares[i] = (share){task, run, items * i / count, items * (i + 1) / count};
   while (started < count - 1 && !pthread_create(&threads[started], NULL, run_share, &shares[started])) started++;
-  for (int i = started; i < count; i++) run_share(&shares[i]); /* the caller's share, and any that got no thread */
+  for (int i = started; i < count; i++) run_share(&shares[i]); /* the caller's part, and parts without a thread */
   for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
 }

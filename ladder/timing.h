@@ -4,7 +4,7 @@
 
 #include "ladder/ladder.h"
 
-/* Runs something so many times, and returns when that is done. */
+/* Runs the work a number of times, and returns when it is done. */
 typedef void (*ladder_body)(void *context, long runs);
 
 /* Least seconds of one run, of samples that last long enough, until the seconds are over. */

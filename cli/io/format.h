@@ -21,7 +21,7 @@ typedef struct io_backend {
   unsigned (*types)(const char *extension);
   /* Whether files with this extension hold several pages. NULL: none do. */
   bool (*pages)(const char *extension);
-  /* Opens path, fills *info except for what the face checks, returns the reader's state or NULL. */
+  /* Opens path, fills *info except for the fields that io.c checks, returns the reader's state or NULL. */
   void *(*open)(const char *path, const io_request *request, io_info *info, io_error *error);
   bool (*read)(void *reader, int64_t first, int64_t count, void *buffer, io_error *error);
   void (*close)(void *reader);
@@ -29,12 +29,12 @@ typedef struct io_backend {
    * before the writer is finished. */
   void *(*create)(const io_output *output, const io_info *info, const void *like, io_error *error);
   bool (*write)(void *writer, int64_t count, const void *buffer, io_error *error);
-  /* Ends the file, or drops it; releases the writer either way. Syncing and renaming are the face's. */
+  /* Finishes the file, or drops it; releases the writer in both cases. io.c syncs and renames. */
   bool (*finish)(void *writer, io_error *error);
   void (*abandon)(void *writer);
 } io_backend;
 
-/* Writes the line and returns false, so that failing is one return statement. */
+/* Writes the line and returns false, for use in a return statement. */
 bool io_fail(io_error *error, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 bool io_fail_memory(io_error *error, const char *path);

@@ -18,7 +18,7 @@ struct io_reader {
   const char *copy; /* the temporary file that holds standard input, or NULL */
   io_info info;
   io_request request;
-  int64_t next; /* first row that may still be asked for, unless random */
+  int64_t next; /* first row that may still be requested, unless random */
 };
 
 struct io_writer {
@@ -45,7 +45,7 @@ static bool check_info(const char *path, const io_info *info, io_error *error) {
 
 /* ------------------------------------------------------------------------------------------------------ reading */
 
-/* What a request asks of formats that leave no choice. */
+/* Checks a request for formats without a choice. */
 static bool check_request(const io_reader *reader, io_error *error) {
   static const char *const kinds[] = {"", "a signal", "an image", "a volume"};
   const io_request *request = &reader->request;

@@ -15,16 +15,16 @@ typedef struct io_error {
 
 typedef struct io_info {
   falt_type type;
-  int space;        /* 1, 2 or 3 */
-  int64_t size[3];  /* d, h, w; 1 where absent */
-  int64_t channels; /* interleaved; 1 if none */
-  int64_t pages;    /* images of these sizes, one after the other: frames of an animation, pages of a TIFF; or 1 */
-  int64_t in_file;  /* pages of the file, of which `pages` are read */
-  double rate;      /* audio frames per second of the input, else 0 */
-  int64_t step[3], origin[3]; /* output sample i stands on input sample origin + i * step, along d, h, w */
+  int space;                  /* 1, 2 or 3 */
+  int64_t size[3];            /* d, h, w; 1 where absent */
+  int64_t channels;           /* interleaved; 1 if none */
+  int64_t pages;              /* consecutive images of these sizes: frames of an animation, pages of a TIFF; or 1 */
+  int64_t in_file;            /* pages of the file, of which `pages` are read */
+  double rate;                /* audio frames per second of the input, else 0 */
+  int64_t step[3], origin[3]; /* output sample i is at input sample origin + i * step, along d, h, w */
 } io_info;
 
-/* How a file is to be read. Zeros: as it looks, all pages, in order. */
+/* How to read a file. Zeros: by its content, all pages, in order. */
 typedef struct io_request {
   int space;    /* how many axes are space, 1 to 3; 0: as the file looks */
   bool volume;  /* without `space`: an array of three axes is a volume, also if its last axis has 2 to 4 elements */
@@ -75,12 +75,12 @@ typedef struct io_array {
 bool io_array_read(const char *path, io_array *array, io_error *error);
 void io_array_free(io_array *array);
 
-/* The file of an array that is yet to be computed, under a temporary name: what stands against it is said before the
- * work is done. NULL fills *error. */
+/* Creates the file of an array before it is computed, under a temporary name, so that errors are reported before the
+ * work. NULL fills *error. */
 typedef struct io_array_writer io_array_writer;
 io_array_writer *io_array_create(const char *path, io_error *error);
 bool io_array_write(io_array_writer *writer, const io_array *array, io_error *error);
-/* Gives the file its name, and releases the writer either way. */
+/* Gives the file its name, and releases the writer in both cases. */
 bool io_array_finish(io_array_writer **writer, io_error *error);
 /* Removes the temporary. Accepts *writer NULL. */
 void io_array_abandon(io_array_writer **writer);

@@ -90,8 +90,8 @@ static bool append(npy_writer *writer, const void *data, int64_t bytes, io_error
                           : io_output_write(writer->output, data, bytes, error);
 }
 
-/* Header, and the file's full length, so that a disk too small is noticed before the work rather than after it. File
- * systems without the call find out later. */
+/* Writes the header and allocates the file's full length, so that a full disk is reported before the work. File systems
+ * without the call report it later. */
 static bool begin(npy_writer *writer, const io_output *output, npy_header *header, io_error *error) {
   char bytes[NPY_MAX_HEADER];
   writer->output = output;
@@ -166,7 +166,7 @@ static bool require_npy(const char *path, io_error *error) {
          io_fail(error, "%s: is not a .npy or .npz file, which arrays for layers must be; convert it", path);
 }
 
-/* All elements into memory of their own. A stream in C order grows in place; what must be reordered is gathered. */
+/* Reads all elements to memory. A stream in C order grows in place; other orders are gathered. */
 static bool read_whole(npy_file *file, io_array *array, io_error *error) {
   const npy_header *h = &file->header;
   if (!file->seekable && !npy_load(file, error)) return false;

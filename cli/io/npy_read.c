@@ -163,7 +163,7 @@ static bool load_stream(npy_file *file, io_error *error) {
   return true;
 }
 
-/* On large pages, where there are any: a transposition visits every page again for every band. */
+/* On large pages, if there are any: a transposition visits every page again for every band. */
 static char *allocate_whole(int64_t bytes) {
   void *memory = NULL;
   if (bytes < HUGE_PAGE) return malloc(bytes ? (size_t)bytes : 1);
@@ -306,7 +306,7 @@ bool npy_read_rows(npy_file *file, int64_t first, int64_t count, void *buffer, i
   const npy_header *h = &file->header;
   const int64_t row_bytes = npy_row_bytes(h), row = row_bytes / h->stored, elements = count * row;
   char value[24];
-  /* Stored elements narrower than f64 lie at the buffer's end and are converted from its beginning. */
+  /* Stored elements narrower than f64 are at the buffer's end and are converted from its start. */
   char *stored = (char *)buffer + elements * ((int64_t)falt_type_size(h->type) - h->stored);
   const bool done = h->fortran ? read_gathered(file, first, count, stored, error)
                                : read_direct(file, first * row_bytes, count * row_bytes, stored, error);

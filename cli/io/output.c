@@ -64,7 +64,7 @@ static const char *base_of(const char *path) {
   return slash ? slash + 1 : path;
 }
 
-/* Opens a new file, and has it in the table from before it is there; -1 with errno. */
+/* Opens a new file, which is in the table before it exists; -1 with errno. */
 static int create_listed(const char *name, int *slot) {
   *slot = slot_take(name);
   if (*slot < 0) errno = EMFILE;
@@ -150,7 +150,7 @@ static bool open_temporary(io_output *output, io_error *error) {
   return io_fail_memory(error, output->path);
 }
 
-/* A pipe is opened before the work, so that one that cannot be written is told at once. */
+/* A pipe is opened before the work, so that an error is reported at once. */
 static bool open_copied(io_output *output, const char *path, io_error *error) {
   if (!open_direct(output, path, error)) return false;
   output->sink = output->fd;

@@ -8,7 +8,7 @@
 typedef struct io_output {
   char *path;         /* as the user named it, for messages; without the member */
   char *member;       /* of an archive: the array's name; NULL: not given */
-  char *target;       /* where it goes, symbolic links followed */
+  char *target;       /* the destination, symbolic links followed */
   char *temporary;    /* has the extension; NULL if written directly: a pipe or standard output */
   char extension[32]; /* of the format, with its dot */
   int fd;             /* open for writing */
@@ -23,7 +23,7 @@ bool io_output_open(io_output *output, const char *path, const char *extension, 
 bool io_output_reserve(const io_output *output, int64_t bytes, io_error *error);
 /* Writes all bytes at the descriptor's position. */
 bool io_output_write(const io_output *output, const void *data, int64_t bytes, io_error *error);
-/* Syncs the file and gives it its name, or copies it to the pipe; releases *output either way. */
+/* Syncs the file and gives it its name, or copies it to the pipe; releases *output in both cases. */
 bool io_output_commit(io_output *output, io_error *error);
 /* Removes the temporaries of all outputs that are open. For signal handlers. */
 void io_output_remove_temporaries(void);

@@ -14,12 +14,12 @@ enum { HEAD = 352, COPY_BYTES = 1 << 16 };
 
 static struct {
   unsigned char head[HEAD];
-  size_t filled, taken; /* bytes of head; those that were handed on */
+  size_t filled, taken; /* bytes of head; bytes passed on */
   bool copied;
   io_output copy;
 } input;
 
-/* The first match counts. What is in no line is an image, which libvips tells by its content. */
+/* The first match counts. Other content is an image, which libvips recognises. */
 static const struct {
   int at, length;
   const char *bytes, *extension;

@@ -8,7 +8,7 @@
 #include "io/io.h"
 #include "io/output.h"
 
-/* CRC-32 of the bytes behind those that crc covers; begin with 0. */
+/* Continues the CRC-32 `crc` with these bytes; start with 0. */
 uint32_t zip_crc(uint32_t crc, const void *data, size_t bytes);
 
 /* ---- the directory */
@@ -18,7 +18,7 @@ typedef struct zip_member {
   uint32_t crc;
   int64_t offset; /* of the data in the file */
   int64_t packed; /* bytes in the file */
-  int64_t size;   /* bytes that they stand for: at most 1032 times as many */
+  int64_t size;   /* uncompressed bytes: at most 1032 times as many */
 } zip_member;
 enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
 

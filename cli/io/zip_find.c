@@ -20,7 +20,7 @@ enum {
   LOCAL_BYTES = 30, /* before a member's data; name and extra fields follow */
   EXTRA_ZIP64 = 1,
   FLAG_ENCRYPTED = 1,
-  MOST_RATIO = 1032, /* deflate makes at most so many bytes of one */
+  MOST_RATIO = 1032, /* the largest expansion of deflate */
   LIST_BYTES = 240
 };
 
@@ -66,7 +66,7 @@ static bool read_at(const archive *a, int64_t offset, void *to, int64_t bytes) {
 
 /* ---- where the directory is */
 
-/* A directory whose end record begins at `end` must lie before it. */
+/* A directory must be before its end record, which starts at `end`. */
 static bool set_directory(archive *a, uint64_t start, uint64_t bytes, int64_t end) {
   if (start > (uint64_t)end || bytes > (uint64_t)end - start) return malformed(a, "its directory is not in the file");
   a->start = (int64_t)start;
@@ -109,7 +109,7 @@ static bool find_directory(archive *a) {
 
 /* ---- entries */
 
-/* Takes from the zip64 field, in this order, what the entry has no room for. */
+/* Reads from the zip64 field, in this order, the sizes that the entry has no room for. */
 static bool read_extra(const archive *a, entry *e, const unsigned char *extra, const unsigned char *end) {
   uint64_t *const wide[] = {&e->size, &e->packed, &e->offset};
   while (end - extra >= 4) {

@@ -18,7 +18,7 @@ struct zip_reader {
   int64_t done;     /* bytes given to the caller */
   uint32_t crc;
   zip_inflater *inflater; /* NULL: stored */
-  const void *input;      /* what the inflater has not taken yet */
+  const void *input;      /* bytes that the inflater has not consumed */
   size_t available;
   unsigned char buffer[INPUT_BYTES];
 };

@@ -26,7 +26,7 @@ __device__ inline float pixel(const float *x, const Size &size, int row, int col
 }
 
 #if STEP == 1
-// Step 1, the definition: 8 bytes asked for at every product, a quarter of an operation a byte.
+// Step 1, the definition: 8 bytes are loaded for every product, a quarter of an operation a byte.
 extern "C" __global__ void image_basic(const float *x, float *y, Size size, const float *w) {
   const int row = blockIdx.y * blockDim.y + threadIdx.y, column = blockIdx.x * blockDim.x + threadIdx.x;
   if (!inside(size, row, column)) return;
@@ -71,7 +71,7 @@ extern "C" __global__ void image_input_tile(const float *x, float *y, Size size,
         for (int s = 0; s < TAPS_S; s++) sum += w.value[r * TAPS_S + s] * tile[h + r][v + s];
       y[row * size.pitch + column * CHANNELS + c] = sum;
     }
-    __syncthreads();  // nobody may load the next channel while others still sum
+    __syncthreads();  // no thread may load the next channel while others still sum
   }
 }
 #endif

@@ -18,7 +18,7 @@ __device__ inline float element(const float *image, const Layer &l, int row, int
   return row >= 0 && row < l.height && column >= 0 && column < l.width ? image[row * (i64)l.width + column] : 0;
 }
 
-// Brings the inputs of a tile into shared memory, all threads together. row and column may lie outside.
+// Loads the inputs of a tile to shared memory, by all threads. row and column may be outside.
 template <int HEIGHT, int WIDTH>
 __device__ inline void load_tile(float (&tile)[HEIGHT][WIDTH], const float *image, const Layer &l, int row,
                                  int column) {
@@ -60,13 +60,13 @@ extern "C" __global__ void layer_shared(const float *x, float *y, Layer l, const
     for (int r = 0; r < TAPS_R; r++)
       for (int s = 0; s < TAPS_S; s++)
         sum += taps[r * TAPS_S + s] * tile[threadIdx.y * STRIDE_H + r][threadIdx.x * STRIDE_W + s];
-    __syncthreads();  // nobody may load the next channel while others still sum
+    __syncthreads();  // no thread may load the next channel while others still sum
   }
   if (u < l.out_height && v < l.out_width) y[((n * l.filters + k) * l.out_height + u) * l.out_width + v] = sum;
 }
 #endif
 
-// Taps of FILTERS filters and one channel: those of one position lie together, so that a thread reads four at a time.
+// Taps of FILTERS filters and one channel: those of one position are contiguous, so a thread reads four at a time.
 struct FilterTaps {
   alignas(16) float at[TAPS_R][TAPS_S][FILTERS];
 };
@@ -111,10 +111,9 @@ extern "C" __global__ void layer_channels(const float *x, float *y, Layer l, con
 #endif
 
 #if STEP == 4
-// Step 4, the product of matrices that the layer is: the filters, with a column for every tap, times the patches, with
-// a row for every tap and a column for every result. im2col writes the patches down; here nobody does: a block gathers
-// 16 rows of its 64 columns from the images on their way to shared memory. A thread makes 4 x 4 results, so that
-// 8 reads serve 16 products, whatever the shape of the filters.
+// Step 4, implicit GEMM: the filters, with a column for every tap, times the patches, with a row for every tap and a
+// column for every output. im2col writes the patches to memory; here a block gathers 16 rows of its 64 columns from the
+// images on load to shared memory. A thread computes 4 x 4 outputs, so 8 reads serve 16 products for any filter shape.
 extern "C" __global__ void layer_implicit(const float *x, float *y, Layer l, const float *w) {
   constexpr int SIDE = LADDER_PRODUCT_SIDE, DEPTH = 16, EACH = SIDE / TILE_W, TAPS = TAPS_R * TAPS_S;
   __shared__ float patches[DEPTH][SIDE], filters[DEPTH][SIDE + 1];  // + 1: the banks of a column differ

@@ -16,8 +16,8 @@ typedef struct ladder_layer_size {
   long long count; /* results of the convolution */
 } ladder_layer_size;
 
-/* Taps as a kernel's argument lie in the constant bank, as those of a __constant__ variable do: a cache of their own,
- * and one read serves a whole warp. 4 KB hold them beside the other arguments. */
+/* Taps as a kernel's argument are in the constant bank, like a __constant__ variable: it has its own cache, and one
+ * read serves a whole warp. 4 KB hold them beside the other arguments. */
 enum { LADDER_MOST_TAPS = 1000 };
 
 /* Rows and columns of a product of matrices that a block makes. */

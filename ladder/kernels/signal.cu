@@ -18,8 +18,8 @@ struct Taps {
 enum { LEFT = TAPS / 2 };
 
 #if STEP == 1
-// Step 1, the definition. For every product the thread asks memory for a sample and for a tap: 8 bytes for 2
-// operations, so a quarter of an operation a byte, if no cache helped.
+// Step 1, the definition. For every product the thread loads a sample and a tap: 8 bytes for 2 operations, a quarter of
+// an operation a byte, without caches.
 extern "C" __global__ void signal_basic(const float *x, float *y, Size size, const float *w) {
   const i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x;
   if (i >= size.width) return;
@@ -33,8 +33,8 @@ extern "C" __global__ void signal_basic(const float *x, float *y, Size size, con
 #endif
 
 #if STEP == 2
-// Step 2: all threads read the same tap at the same time, and none is ever written. That is what the constant cache is
-// for: only the samples are left to be read, half an operation a byte.
+// Step 2: all threads read the same tap at the same time, and none is written. The constant cache serves such reads:
+// only the samples are left, half an operation a byte.
 extern "C" __global__ void signal_constant(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   const i64 i = blockIdx.x * (i64)blockDim.x + threadIdx.x;
   if (i >= size.width) return;
@@ -48,8 +48,8 @@ extern "C" __global__ void signal_constant(const float *x, float *y, Size size, 
 #endif
 
 #if STEP == 3
-// Step 3: neighbours share all but one of their samples. The block first brings its samples and the halo of both sides
-// into shared memory, each once. Whoever loads beyond an end of the signal writes a zero, and the sum needs no test.
+// Step 3: neighbours share all but one of their samples. The block first loads its samples and the halo at both sides
+// to shared memory, each once. Loads beyond an end of the signal store a zero, so the sum needs no test.
 extern "C" __global__ void signal_tiled(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   __shared__ float tile[TILE + TAPS - 1];
   const i64 first = blockIdx.x * (i64)TILE, i = first + threadIdx.x;
@@ -57,7 +57,7 @@ extern "C" __global__ void signal_tiled(const float *x, float *y, Size size, con
     const i64 at = first - LEFT + t;
     tile[t] = at >= 0 && at < size.width ? x[at] : 0;
   }
-  __syncthreads();  // every thread must arrive: those beyond the end may leave only now
+  __syncthreads();  // every thread must reach the barrier; those beyond the end return only now
   if (i >= size.width) return;
   float sum = 0;
   for (int j = 0; j < TAPS; j++) sum += w.value[j] * tile[threadIdx.x + j];
@@ -87,8 +87,8 @@ extern "C" __global__ void signal_cached(const float *x, float *y, Size size, co
 #endif
 
 #if STEP == 5
-// Step 5: shared memory has become what all wait for, one read a product. A thread now makes EACH neighbouring outputs
-// from a window that it holds in registers: TAPS + EACH - 1 reads, four at a time, instead of TAPS * EACH.
+// Step 5: shared memory is now the bottleneck, one read a product. A thread computes EACH neighbouring outputs from a
+// window in registers: TAPS + EACH - 1 reads, four at a time, instead of TAPS * EACH.
 extern "C" __global__ void signal_registers(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   constexpr int SPAN = TILE * EACH, WINDOW = (EACH + TAPS - 1 + 3) / 4;
   __shared__ float4 tile[(SPAN + TAPS - 1 + 3) / 4 + 1];

@@ -82,12 +82,12 @@ extern "C" __global__ void volume_tiled(const float *x, float *y, Size size, con
 #endif
 
 #if STEP == 4
-// Step 4: the block sweeps through the volume with one plane in shared memory. A plane belongs to TAPS_T output planes;
-// their unfinished sums wait in registers and move up by one at every plane, so depth has no halo but at the sweep's
-// two ends. A thread makes four neighbouring columns from a window in registers. TILE_D planes are one block's sweep.
+// Step 4, 2.5D blocking: the block moves through the volume with one plane in shared memory. A plane belongs to TAPS_T
+// output planes; their accumulators stay in registers and move up by one at every plane, so depth has a halo only at
+// both ends. A thread computes four neighbouring columns from a window in registers. A block processes TILE_D planes.
 extern "C" __global__ void volume_sweep(const float *x, float *y, Size size, const __grid_constant__ Taps w) {
   constexpr int WIDE = (IN_W + 3) / 4, WINDOW = (4 + TAPS_S - 1 + 3) / 4;
-  __shared__ float4 tile[2][IN_H][WIDE];  // in turns, so that one barrier a plane is enough
+  __shared__ float4 tile[2][IN_H][WIDE];  // alternating, so one barrier a plane is enough
   const int z = blockIdx.z * TILE_D, first_row = blockIdx.y * TILE_H, first_column = blockIdx.x * TILE_W;
   const int u = first_row + threadIdx.y, v = first_column + threadIdx.x * 4;
   float sum[TAPS_T][4] = {};
@@ -105,7 +105,7 @@ extern "C" __global__ void volume_sweep(const float *x, float *y, Size size, con
 #pragma unroll
       for (int j = 0; j < WINDOW; j++) window.four[j] = tile[i % 2][threadIdx.y + r][threadIdx.x + j];
 #pragma unroll
-      for (int t = 0; t < TAPS_T; t++)  // sum[0] is the oldest: this plane lies under its last tap
+      for (int t = 0; t < TAPS_T; t++)  // sum[0] is the oldest: this plane is under its last tap
 #pragma unroll
         for (int s = 0; s < TAPS_S; s++)
 #pragma unroll

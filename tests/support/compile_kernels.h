@@ -29,7 +29,7 @@ static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_r
   falt_free(log);
 }
 
-/* What the kernels of filters with taps in parameters ask for alike. */
+/* The common parameters of filter kernels with taps in parameters. */
 static void filter_defines(falt_cuda_kernel *k, const int taps[3], int terms, int boundary, const char *element,
                            falt_type type) {
   for (int i = 0; i < 3; i++) {

@@ -17,7 +17,7 @@ typedef struct compile_lines {
   const char *const *gpus, *const *lines;
   size_t gpu_count, line_count;
   size_t everywhere; /* so many lines for all GPUs, the others for one each: compiling takes long */
-  int kernels;       /* at least so many must have been compiled */
+  int kernels;       /* the minimum number of compiled kernels */
 } compile_lines;
 
 typedef struct compiled_lines {

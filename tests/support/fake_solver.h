@@ -25,7 +25,7 @@ typedef struct fake_solver {
   falt_solver base;
   double seconds, error;
   double steady;                     /* seconds on the device's steady twin; 0: the same */
-  size_t workspace, least_workspace; /* least: below this limit it refuses by itself */
+  size_t workspace, least_workspace; /* least: the limit below which it refuses */
   double spin;                       /* seconds that an execution takes */
   falt_alignment alignment;          /* of its plans */
   const char *refusal;

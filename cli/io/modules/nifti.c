@@ -11,7 +11,7 @@
 
 enum { FIRST_GROWTH = 1 << 20, CONVERTED = 4096 };
 
-/* What Faltung has no type for is read as f64. `parts` samples make one voxel. */
+/* Types that Faltung does not have are read as f64. `parts` samples make one voxel. */
 static const struct {
   int code, stored, parts;
   falt_type type;
@@ -114,7 +114,7 @@ static bool open_samples(volumes *v, io_error *error) {
   return true;
 }
 
-/* Behind the last sample a compressed file holds a checksum, which zlib compares when it is asked for more. */
+/* After the last sample a compressed file has a checksum, which zlib verifies on the next read. */
 static bool check_end(volumes *v, io_error *error) {
   char more;
   const bool sound = znzread(&more, 1, 1, v->file) <= 1;
@@ -124,7 +124,7 @@ static bool check_end(volumes *v, io_error *error) {
          io_fail(error, "%s: is damaged: its end or its checksum is wrong; copy or write it again", v->path);
 }
 
-/* A compressed file cannot be read out of order: it is read whole, into memory that grows with what arrives. */
+/* A compressed file cannot be read out of order: it is read whole, into memory that grows with the data. */
 static bool load(volumes *v, io_error *error) {
   const int64_t total = stored_bytes(v);
   int64_t capacity = 0;
@@ -141,7 +141,7 @@ static bool load(volumes *v, io_error *error) {
   return check_end(v, error);
 }
 
-/* libnifti prints what it finds wrong, whatever its debug level. The user gets one line, and it is ours. */
+/* libnifti prints errors at any debug level. The user gets only our line. */
 static nifti_image *read_header(const char *path) {
   fflush(stderr);
   const int kept = dup(STDERR_FILENO), silent = open("/dev/null", O_WRONLY | O_CLOEXEC);

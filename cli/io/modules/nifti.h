@@ -10,7 +10,7 @@
  * rows of `row` voxels. A voxel may have `parts` interleaved samples (RGB). io.h sees them as interleaved channels:
  * sample (row, voxel, volume). */
 
-/* Volumes whose samples are brought together, or apart, at a time: a line of memory at least. */
+/* Volumes that are interleaved or separated at a time: at least a line of memory. */
 enum { NIFTI_GROUP = 32 };
 
 typedef struct volumes {

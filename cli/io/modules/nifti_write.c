@@ -9,7 +9,7 @@
 
 enum { NIFTI1_LARGEST = 32767 };
 
-/* Sizes of the file: those of space, then the input's further dimensions if they still hold the channels, else one.
+/* Sizes of the file: those of space, then the input's further dimensions if they still match the channels, else one.
  * Colour stays colour. */
 static void set_sizes(nifti_image *nim, const io_info *info, const volumes *like) {
   const bool colour = like && info->type == FALT_U8 && like->volumes == 1 && info->channels > 1 &&
@@ -25,7 +25,7 @@ static void set_sizes(nifti_image *nim, const io_info *info, const volumes *like
   nifti_update_dims_from_array(nim);
 }
 
-/* Where the samples stand in the world: voxel i of the output is voxel origin + i * step of the input. */
+/* The world coordinates: voxel i of the output is voxel origin + i * step of the input. */
 static void move_affine(nifti_dmat44 *affine, const io_info *info) {
   for (int r = 0; r < 3; r++)
     for (int c = 0; c < 3; c++) {

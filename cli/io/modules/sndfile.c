@@ -62,8 +62,8 @@ static falt_type type_of(int format) {
   return FALT_F32;
 }
 
-/* What each extension is written as. MP3 is only read: its encoder ends the process on samples far beyond full scale.
- */
+/* The format that is written for each extension. MP3 is only read: its encoder ends the process on samples far beyond
+ * full scale. */
 static const struct {
   const char *extensions;
   int major;

@@ -120,8 +120,8 @@ static int unpack(VipsImage *file, VipsImage **image) {
   return vips_copy(file, image, NULL);
 }
 
-/* cfitsio, which libvips asks about every file, allocates what a compressed file says it will become: the last four
- * bytes of gzip, bytes 22 to 25 of zip. Deflate makes at most 1032 bytes of one. */
+/* cfitsio, which libvips tries on every file, allocates the size that a compressed file declares: the last four bytes
+ * of gzip, bytes 22 to 25 of zip. Deflate expands at most 1032 times. */
 static bool check_compressed(const char *path, io_error *error) {
   enum { MOST_RATIO = 1032 };
   unsigned char head[26] = {0}, tail[4] = {0};
@@ -157,7 +157,7 @@ static bool is_stacked(VipsImage *file) {
   return height > 0 && height < file->Ysize && file->Ysize % height == 0;
 }
 
-/* Opens the file with the pages that were asked for. Only loaders of files with pages take their number. */
+/* Opens the file with the requested pages. Only loaders of files with pages take their number. */
 static bool open_file(vips_reader *reader, const io_request *request, io_error *error) {
   const char *path = reader->path;
   const VipsAccess access = request->random ? VIPS_ACCESS_RANDOM : VIPS_ACCESS_SEQUENTIAL;
@@ -233,7 +233,7 @@ static void *open_reader(const char *path, const io_request *request, io_info *i
   return NULL;
 }
 
-/* In strips, since a region holds a copy of what it prepares. */
+/* In strips, since a region holds a copy of its pixels. */
 static bool read_rows(void *state, int64_t first, int64_t count, void *buffer, io_error *error) {
   vips_reader *reader = state;
   const int64_t row_bytes = (int64_t)VIPS_IMAGE_SIZEOF_LINE(reader->image);

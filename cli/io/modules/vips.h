@@ -15,7 +15,7 @@ typedef struct vips_reader {
   int64_t pages, in_file; /* below each other in the image; in the file */
 } vips_reader;
 
-/* How a format is written: which samples it holds, and with what options. */
+/* How to write a format: its sample types and its options. */
 typedef struct vips_saver {
   const char *extensions;
   unsigned types;    /* bit t: falt_type t */
@@ -35,8 +35,8 @@ bool vips_fail(const char *path, const char *what, const char *todo, io_error *e
 
 VipsBandFormat vips_format_of(falt_type type);
 
-/* Profile, EXIF, XMP ...: everything but what describes the pixels themselves. Delays of an animation go along where
- * the number of pages is the same. */
+/* Profile, EXIF, XMP ...: everything except descriptions of the pixels. Delays of an animation are kept if the number
+ * of pages is the same. */
 void vips_copy_metadata(const vips_reader *from, VipsImage *to, const io_info *info);
 
 /* Corrects the image description where it states sizes and types (OME-TIFF), or removes it where it cannot be. */

@@ -40,7 +40,7 @@ static int save_lossless(VipsImage *image, const char *path, int compression) {
   return vips_image_write_to_file(image, path, "lossless", TRUE, NULL);
 }
 
-/* What the input's Compression tag becomes. Bilevel codes cannot hold a filtered image; JPEG inside holds 8 bits. */
+/* The output's Compression for the input's tag. Bilevel codes cannot hold a filtered image; JPEG holds 8 bits. */
 static VipsForeignTiffCompression tiff_compression(const VipsImage *image, int tag) {
   switch (tag) {
     case 0:
@@ -96,7 +96,7 @@ const vips_saver *vips_saver_find(const char *extension) {
 /* ---------------------------------------------------------------------------------------------------- metadata */
 
 /* Fields that describe the pixels or pages of the input, its palette or its thumbnail, and would be wrong for the
- * output or make the saver reduce it to what the input was. */
+ * output or make the saver reduce its depth. */
 static const char *const not_copied[] = {
     "width",
     "height",

@@ -22,7 +22,7 @@ typedef struct vips_writer {
   pthread_cond_t changed;
   /* Guarded by lock. Rows [taken, pushed) are in the ring, row y at y % capacity. */
   int64_t pushed, taken;
-  bool cancelled; /* no more rows will come */
+  bool cancelled; /* no more rows will arrive */
   bool ended;     /* the saver returned */
   bool failed;
   io_error error; /* why it failed */
@@ -30,7 +30,7 @@ typedef struct vips_writer {
 
 /* ------------------------------------------------------------------------------------------------ saver's side */
 
-/* Waits until row y is in the ring; rows before it are given up. False if it will never come. */
+/* Waits until row y is in the ring; earlier rows are dropped. False if it will never arrive. */
 static bool await_row(vips_writer *w, int64_t y) {
   pthread_mutex_lock(&w->lock);
   const bool kept = y >= w->taken;
@@ -84,8 +84,8 @@ static void *save(void *context) {
 
 /* ----------------------------------------------------------------------------------------------- creating image */
 
-/* What the colours mean: as in the input where the channels are the same, else guessed from their number; 16-bit kinds
- * for 16-bit samples, so that savers keep them. */
+/* The interpretation of colours: as in the input if the channels are the same, else guessed from their number; 16-bit
+ * kinds for 16-bit samples, so that savers keep them. */
 static VipsInterpretation interpret(const io_info *info, const VipsImage *like, const vips_saver *saver) {
   if (!like && strstr(saver->extensions, ".hdr")) return VIPS_INTERPRETATION_scRGB;
   const bool same = like && like->Bands == info->channels;
@@ -195,7 +195,7 @@ bool vips_write_rows(void *state, int64_t count, const void *buffer, io_error *e
     int64_t rows = await_room(w);
     if (rows == 0) {
       *error = w->error;
-      return w->failed ? false : true; /* a saver that needs no more rows has what it wants */
+      return w->failed ? false : true; /* a saver that needs no more rows is done */
     }
     if (rows > count) rows = count;
     memcpy(w->ring + w->pushed % w->capacity * w->row_bytes, from, (size_t)(rows * w->row_bytes));
