@@ -13,7 +13,7 @@
 enum { MOST_PIECES = 16 };
 enum { SOURCE, OTHER }; /* the tensor that is cut into pieces; the filter, or dy in wgrad */
 
-typedef struct turned_plan {
+typedef struct layout_plan {
   falt_plan base;
   falt_plan *child;
   falt_cu_function turn_kernel, spread_kernel; /* those that are needed */
@@ -22,7 +22,7 @@ typedef struct turned_plan {
   falt_conversion result; /* from the workspace back */
   size_t inner;           /* where the child's workspace begins */
   void *values;           /* the converted filter, until the child is ready */
-} turned_plan;
+} layout_plan;
 
 /* ---- which operands */
 
@@ -46,7 +46,7 @@ static int unit_of(const falt_cuda_turn *t, uint64_t size) {
 }
 
 /* Launches one kernel for its operands; `spread`: pad_channels.cu, else convert_layout.cu. */
-static void start_kernel(const turned_plan *plan, const falt_cuda_turn_args *all, bool spread, void *stream) {
+static void start_kernel(const layout_plan *plan, const falt_cuda_turn_args *all, bool spread, void *stream) {
   static const int one[2] = {1, 1};
   falt_cuda_turn_args args = *all;
   for (int i = 0; i < TURNS; i++)
@@ -60,12 +60,12 @@ static void start_kernel(const turned_plan *plan, const falt_cuda_turn_args *all
   if (launch.blocks > 0) falt_gpu_start_early(plan->base.device->gpu, &launch, one, parameters);
 }
 
-static void start(const turned_plan *plan, const falt_cuda_turn_args *args, void *stream) {
+static void start(const layout_plan *plan, const falt_cuda_turn_args *args, void *stream) {
   start_kernel(plan, args, false, stream);
   start_kernel(plan, args, true, stream);
 }
 
-static void start_turns(const turned_plan *plan, const falt_operands *o, bool first) {
+static void start_turns(const layout_plan *plan, const falt_operands *o, bool first) {
   falt_cuda_turn_args args = {.turn = {{.blocks = 0}}};
   falt_operands from = *o;
   falt_problem p = plan->base.problem;
@@ -82,7 +82,7 @@ static void start_turns(const turned_plan *plan, const falt_operands *o, bool fi
   start(plan, &args, o->stream);
 }
 
-static void start_result(const turned_plan *plan, const falt_operands *o, void *result) {
+static void start_result(const layout_plan *plan, const falt_operands *o, void *result) {
   const int64_t size = (int64_t)falt_type_size(plan->result.tensor.type);
   falt_cuda_turn_args args = {.turn = {plan->result.args}};
   falt_cuda_turn *t = &args.turn[0];
@@ -99,7 +99,7 @@ static void *piece_of(void *data, const falt_tensor *t, int64_t images) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const turned_plan *plan = (const turned_plan *)base;
+  const layout_plan *plan = (const layout_plan *)base;
   const falt_problem *p = &base->problem;
   for (int64_t i = 0; i < plan->pieces; i++) {
     const int64_t images = i * (p->input.size[FALT_N] / plan->pieces);
@@ -121,7 +121,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   static const char *const names[] = {[FALT_INPUT] = " x", [FALT_FILTER] = " w", [FALT_OUTPUT] = " dy"};
-  const turned_plan *plan = (const turned_plan *)base;
+  const layout_plan *plan = (const layout_plan *)base;
   falt_text_add(text, "(convert-layout");
   for (int i = 0; i < TURNS; i++)
     if (plan->turn[i].wanted) falt_text_add(text, "%s", names[falt_operations[base->problem.operation].factor[i]]);
@@ -133,13 +133,13 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  turned_plan *plan = (turned_plan *)base;
+  layout_plan *plan = (layout_plan *)base;
   falt_plan_destroy(&plan->child);
   falt_free(plan->values);
   falt_free(plan);
 }
 
-static falt_status find_kernel(turned_plan *plan, const falt_conversion *t) {
+static falt_status find_kernel(layout_plan *plan, const falt_conversion *t) {
   const bool spread = t->args.pixel > 0;
   falt_cuda_kernel kernel = {.source = spread ? "pad_channels.cu" : "convert_layout.cu",
                              .entry = spread ? "falt_spread" : "falt_turn"};
@@ -148,7 +148,7 @@ static falt_status find_kernel(turned_plan *plan, const falt_conversion *t) {
 }
 
 static falt_status ready(falt_plan *base) {
-  turned_plan *plan = (turned_plan *)base;
+  layout_plan *plan = (layout_plan *)base;
   const falt_conversion *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
   for (int i = 0; i < TURNS + 1; i++)
     if (turns[i]->wanted) FALT_TRY(find_kernel(plan, turns[i]));
@@ -171,7 +171,7 @@ static const char *refusal(falt_problem *p) {
 
 /* ---- plan: the child */
 
-static falt_problem inner_of(const turned_plan *plan, int64_t pieces) {
+static falt_problem inner_of(const layout_plan *plan, int64_t pieces) {
   falt_problem inner = plan->base.problem;
   for (int i = 0; i < TURNS; i++)
     if (plan->turn[i].wanted) *operand_of(&inner, i) = plan->turn[i].tensor;
@@ -198,7 +198,7 @@ static void turn_values(const falt_tensor *from, const char *values, const falt_
 }
 
 /* The filter's values for the child, or NULL; false if memory ran out. */
-static bool find_values(turned_plan *plan, falt_ask *ask, const void **values) {
+static bool find_values(layout_plan *plan, falt_ask *ask, const void **values) {
   const falt_conversion *w = &plan->turn[OTHER];
   *values = ask->filter_values;
   if (!ask->filter_values || ask->problem->operation == FALT_BACKWARD_FILTER || !w->wanted) return true;
@@ -212,7 +212,7 @@ static bool find_values(turned_plan *plan, falt_ask *ask, const void **values) {
 }
 
 /* The cost of transposing, at nine tenths of a copy's rate, and of padding, at three quarters. */
-static double turning_seconds(const turned_plan *plan, int64_t pieces) {
+static double turning_seconds(const layout_plan *plan, int64_t pieces) {
   const falt_conversion *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
   double seconds = 0;
   int64_t kernels[2] = {0}; /* that transpose, that pad */
@@ -226,7 +226,7 @@ static double turning_seconds(const turned_plan *plan, int64_t pieces) {
 }
 
 /* Offsets of the converted operands in the workspace; the child's workspace follows. */
-static size_t lay_out(turned_plan *plan, int64_t pieces) {
+static size_t lay_out(layout_plan *plan, int64_t pieces) {
   size_t total = 0;
   for (int i = 0; i < TURNS; i++) {
     falt_conversion *t = &plan->turn[i];
@@ -239,7 +239,7 @@ static size_t lay_out(turned_plan *plan, int64_t pieces) {
 }
 
 /* The blocks of a piece's images only. */
-static void cut_pieces(turned_plan *plan, int64_t pieces) {
+static void cut_pieces(layout_plan *plan, int64_t pieces) {
   falt_conversion *source = &plan->turn[SOURCE];
   plan->pieces = pieces;
   if (!source->wanted || pieces == 1) return;
@@ -251,7 +251,7 @@ static void cut_pieces(turned_plan *plan, int64_t pieces) {
 }
 
 /* Plans the child for a number of pieces and keeps it if it is better than the present one. */
-static bool try_pieces(turned_plan *plan, falt_ask *ask, const void *values, int64_t pieces) {
+static bool try_pieces(layout_plan *plan, falt_ask *ask, const void *values, int64_t pieces) {
   const size_t own = lay_out(plan, pieces);
   falt_child_terms terms = {ask->solvers, ask->budget->max_workspace, .own_gaps = plan->result.wanted};
   if (terms.max_workspace >= 0 && (size_t)terms.max_workspace < own)
@@ -280,7 +280,7 @@ static bool can_cut(const falt_problem *p, int64_t pieces) {
 }
 
 /* Keeps dy in NCHW if the child for that is better. */
-static void try_planar(turned_plan *plan, falt_ask *ask) {
+static void try_planar(layout_plan *plan, falt_ask *ask) {
   falt_conversion *output = &plan->turn[OTHER];
   if (!output->wanted || !plan->turn[SOURCE].wanted) return;
   output->wanted = false;
@@ -288,7 +288,7 @@ static void try_planar(turned_plan *plan, falt_ask *ask) {
 }
 
 /* Converts the output back if the child for that is better by a tenth: estimates of NCHW stores are no more precise. */
-static void try_result(turned_plan *plan, falt_ask *ask, const void *values) {
+static void try_result(layout_plan *plan, falt_ask *ask, const void *values) {
   const falt_problem *p = &plan->base.problem;
   if (falt_type_size(falt_problem_result(p)->type) != falt_type_size(plan->turn[SOURCE].tensor.type)) return;
   plan->result = falt_conversion_of_result(p);
@@ -300,7 +300,7 @@ static void try_result(turned_plan *plan, falt_ask *ask, const void *values) {
 }
 
 /* The fastest child, in pieces only where the workspace holds no more. */
-static bool choose_child(turned_plan *plan, falt_ask *ask) {
+static bool choose_child(layout_plan *plan, falt_ask *ask) {
   const void *values;
   if (!find_values(plan, ask, &values)) return falt_refuse_memory(ask) != NULL;
   if (plan->result.wanted) return try_pieces(plan, ask, values, 1);
@@ -317,12 +317,12 @@ static bool choose_child(turned_plan *plan, falt_ask *ask) {
 
 /* ---- plan */
 
-static falt_plan *plan_turned(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_layout(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   falt_problem problem = *ask->problem;
   const char *why = refusal(&problem);
   if (why) return falt_refuse(ask, "%s", why);
-  turned_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  layout_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   for (int i = 0; i < TURNS; i++) {
     const falt_tensor *t = operand_of(&problem, i);
@@ -339,4 +339,4 @@ static falt_plan *plan_turned(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_convert_layout;
-const falt_solver falt_solver_convert_layout = {.name = "convert-layout", .device_kind = "cuda", .plan = plan_turned};
+const falt_solver falt_solver_convert_layout = {.name = "convert-layout", .device_kind = "cuda", .plan = plan_layout};

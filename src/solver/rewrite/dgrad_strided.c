@@ -27,7 +27,7 @@ typedef struct phase {
   int64_t base;      /* the output that `first` reads by `tap` */
 } phase;
 
-typedef struct phases_plan {
+typedef struct strided_plan {
   falt_plan base;
   bool gaps;          /* some inputs have no tap */
   bool converts;      /* a filter that is given with each execution, to the order below */
@@ -35,7 +35,7 @@ typedef struct phases_plan {
   size_t at;          /* where it is then */
   int count;
   falt_plan *child[MOST_PHASES];
-} phases_plan;
+} strided_plan;
 
 /* ---- one axis */
 
@@ -144,7 +144,7 @@ static falt_tensor converted(const falt_tensor *from) {
 }
 
 typedef struct converting {
-  const phases_plan *plan;
+  const strided_plan *plan;
   const falt_layer_kernels *kernels;
   const float *from;
   float *to;
@@ -163,7 +163,7 @@ static void convert(void *context, int64_t index) {
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const phases_plan *plan = (const phases_plan *)base;
+  const strided_plan *plan = (const strided_plan *)base;
   const falt_tensor *x = &base->problem.input;
   falt_operands inner = {.input = operands->output,
                          .filter = operands->filter,
@@ -186,7 +186,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const phases_plan *plan = (const phases_plan *)base;
+  const strided_plan *plan = (const strided_plan *)base;
   falt_text_add(text, "(dgrad-strided %d%s", plan->count, plan->converts ? " ohwi" : "");
   for (int i = 0; i < plan->count && i < PRINTED_PHASES; i++) {
     falt_text_add(text, " ");
@@ -196,13 +196,13 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  phases_plan *plan = (phases_plan *)base;
+  strided_plan *plan = (strided_plan *)base;
   for (int i = 0; i < plan->count; i++) falt_plan_destroy(&plan->child[i]);
   falt_free(plan);
 }
 
 static falt_status ready(falt_plan *base) {
-  phases_plan *plan = (phases_plan *)base;
+  strided_plan *plan = (strided_plan *)base;
   for (int i = 0; i < plan->count; i++) FALT_TRY(falt_plan_ready(plan->child[i]));
   return FALT_OK;
 }
@@ -220,7 +220,7 @@ static const char *refusal(const falt_problem *p) {
 
 /* ---- plan */
 
-static bool add_child(phases_plan *plan, falt_ask *ask, const phase at[3]) {
+static bool add_child(strided_plan *plan, falt_ask *ask, const phase at[3]) {
   falt_problem outer = *ask->problem;
   outer.filter = plan->filter;
   const falt_problem inner = inner_problem(&outer, at);
@@ -234,7 +234,7 @@ static bool add_child(phases_plan *plan, falt_ask *ask, const phase at[3]) {
   return true;
 }
 
-static void add_conversion(phases_plan *plan) {
+static void add_conversion(strided_plan *plan) {
   const double each = 40, elements = (double)falt_tensor_count(&plan->filter); /* operations in its time */
   plan->at = (size_t)falt_round_up((int64_t)plan->base.workspace, FALT_ALIGN);
   plan->base.workspace = plan->at + (size_t)falt_tensor_count(&plan->filter) * sizeof(float);
@@ -242,7 +242,7 @@ static void add_conversion(phases_plan *plan) {
 }
 
 /* The cost of all phases, each with its own roofline, plus the bytes to clear. */
-static bool add_children(phases_plan *plan, falt_ask *ask) {
+static bool add_children(strided_plan *plan, falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const int64_t counts[3] = {phase_count(p, 0), phase_count(p, 1), phase_count(p, 2)};
   double inputs = 0;
@@ -265,11 +265,11 @@ static bool add_children(phases_plan *plan, falt_ask *ask) {
   return true;
 }
 
-static falt_plan *plan_phases(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_strided(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
   const char *reason = refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
-  phases_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  strided_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   if (add_children(plan, ask)) return &plan->base;
   destroy(&plan->base);
@@ -277,4 +277,4 @@ static falt_plan *plan_phases(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_dgrad_strided;
-const falt_solver falt_solver_dgrad_strided = {.name = "dgrad-strided", .device_kind = "cpu", .plan = plan_phases};
+const falt_solver falt_solver_dgrad_strided = {.name = "dgrad-strided", .device_kind = "cpu", .plan = plan_strided};

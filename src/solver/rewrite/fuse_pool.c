@@ -26,7 +26,7 @@ typedef struct band_kind {
   falt_plan *layer, *pooling;
 } band_kind;
 
-typedef struct pooled_plan {
+typedef struct fuse_plan {
   falt_plan base;
   falt_row_bands bands;
   int kinds;
@@ -34,19 +34,19 @@ typedef struct pooled_plan {
   bool spread;                /* bands go to threads; else each band has all threads */
   size_t inner, results;      /* bytes: of the inner plans' workspace, of a band's outputs; then where these begin */
   falt_memory_layout scratch; /* of a worker, or the only one */
-} pooled_plan;
+} fuse_plan;
 
 /* ---- execute */
 
 typedef struct run {
-  const pooled_plan *plan;
+  const fuse_plan *plan;
   const falt_operands *operands;
 } run;
 
 /* Band `index` of all images. */
 static void execute_band(void *context, int64_t index, void *scratch) {
   const run *r = context;
-  const pooled_plan *plan = r->plan;
+  const fuse_plan *plan = r->plan;
   const falt_problem *p = &plan->base.problem;
   const falt_row_bands *bands = &plan->bands;
   const int64_t n = index / bands->count, band = index % bands->count, begin = band * bands->rows;
@@ -63,12 +63,12 @@ static void execute_band(void *context, int64_t index, void *scratch) {
   falt_plan_run_shared(kind->pooling, &pooling);
 }
 
-static int64_t band_count(const pooled_plan *plan) {
+static int64_t band_count(const fuse_plan *plan) {
   return plan->base.problem.input.size[FALT_N] * plan->bands.count;
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const pooled_plan *plan = (const pooled_plan *)base;
+  const fuse_plan *plan = (const fuse_plan *)base;
   run r = {plan, operands};
   const falt_row_job job = {execute_band, &r, band_count(plan), plan->scratch.total};
   if (plan->spread)
@@ -83,7 +83,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const pooled_plan *plan = (const pooled_plan *)base;
+  const fuse_plan *plan = (const fuse_plan *)base;
   const band_kind *kind = &plan->kind[plan->kinds / 2];
   falt_text_add(text, "(fuse-pool rows=%lld ", (long long)plan->bands.rows);
   kind->layer->table->print(kind->layer, text);
@@ -93,7 +93,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  pooled_plan *plan = (pooled_plan *)base;
+  fuse_plan *plan = (fuse_plan *)base;
   for (int i = 0; i < plan->kinds; i++) {
     falt_plan_destroy(&plan->kind[i].layer);
     falt_plan_destroy(&plan->kind[i].pooling);
@@ -102,7 +102,7 @@ static void destroy(falt_plan *base) {
 }
 
 static falt_status ready(falt_plan *base) {
-  pooled_plan *plan = (pooled_plan *)base;
+  fuse_plan *plan = (fuse_plan *)base;
   for (int i = 0; i < plan->kinds; i++) {
     FALT_TRY(falt_plan_ready(plan->kind[i].layer));
     FALT_TRY(falt_plan_ready(plan->kind[i].pooling));
@@ -114,7 +114,7 @@ static falt_status ready(falt_plan *base) {
 
 /* How images are cut: along the outermost axis that has outputs to cut, into as many rows as fill half of a private
  * cache. */
-static void cut(pooled_plan *plan) {
+static void cut(fuse_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   int axis = 0;
   while (axis < 2 && p->output.size[FALT_D + axis] == 1) axis++;
@@ -131,7 +131,7 @@ static size_t larger(size_t a, size_t b) {
   return a > b ? a : b;
 }
 
-static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band, int64_t from) {
+static bool add_kind(fuse_plan *plan, falt_ask *ask, const falt_problem *band, int64_t from) {
   const falt_problem layer = falt_pooled_layer(band), pooling = falt_pooled_pooling(band, &layer.output);
   band_kind *kind = &plan->kind[plan->kinds++];
   *kind = (band_kind){from, falt_plan_child(ask, &layer, ask->filter_values), NULL};
@@ -146,7 +146,7 @@ static bool add_kind(pooled_plan *plan, falt_ask *ask, const falt_problem *band,
 }
 
 /* Walks the bands; *many if they are of too many kinds. */
-static bool add_kinds(pooled_plan *plan, falt_ask *ask, bool *many) {
+static bool add_kinds(fuse_plan *plan, falt_ask *ask, bool *many) {
   falt_problem last, band;
   *many = false;
   for (int64_t i = 0; i < plan->bands.count; i++) {
@@ -161,7 +161,7 @@ static bool add_kinds(pooled_plan *plan, falt_ask *ask, bool *many) {
 }
 
 /* The cost of bands in cache, or the memory traffic of the whole. */
-static double estimate(const pooled_plan *plan, const falt_device *device) {
+static double estimate(const fuse_plan *plan, const falt_device *device) {
   const band_kind *kind = &plan->kind[plan->kinds / 2];
   const double layer = kind->layer->cost.seconds, pooling = kind->pooling->cost.seconds;
   const double bands = (double)band_count(plan),
@@ -171,7 +171,7 @@ static double estimate(const pooled_plan *plan, const falt_device *device) {
   return fmax(memory, falt_roofline(device, FALT_F32, 0, 1, 0) + bands * band / falt_threads_count(device->threads));
 }
 
-static void lay_memory(pooled_plan *plan) {
+static void lay_memory(fuse_plan *plan) {
   falt_memory_layout *all = &plan->base.layout;
   falt_place_part(&plan->scratch, plan->inner);
   plan->results = falt_place_part(&plan->scratch, plan->results);
@@ -182,11 +182,11 @@ static void lay_memory(pooled_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_fuse(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
   const char *reason = falt_pooled_refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
-  pooled_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  fuse_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   bool many;
   plan->base.packed = ask->filter_values != NULL;
@@ -203,5 +203,4 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_fuse_pool;
-const falt_solver falt_solver_fuse_pool = {
-    .name = "fuse-pool", .device_kind = "cpu", .plan = plan_pooled, .pools = true};
+const falt_solver falt_solver_fuse_pool = {.name = "fuse-pool", .device_kind = "cpu", .plan = plan_fuse, .pools = true};

@@ -7,33 +7,33 @@
 #include "core/memory.h"
 #include "planner/planner.h"
 
-typedef struct patches_plan {
+typedef struct space_to_depth_plan {
   falt_plan base;
   falt_plan *child;
-} patches_plan;
+} space_to_depth_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const patches_plan *plan = (const patches_plan *)base;
+  const space_to_depth_plan *plan = (const space_to_depth_plan *)base;
   falt_plan_run(plan->child, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const patches_plan *plan = (const patches_plan *)base;
+  const space_to_depth_plan *plan = (const space_to_depth_plan *)base;
   falt_text_add(text, "(space-to-depth ");
   plan->child->table->print(plan->child, text);
   falt_text_add(text, ")");
 }
 
 static void destroy(falt_plan *base) {
-  patches_plan *plan = (patches_plan *)base;
+  space_to_depth_plan *plan = (space_to_depth_plan *)base;
   falt_plan_destroy(&plan->child);
   falt_free(plan);
 }
 
 static falt_status ready(falt_plan *base) {
-  return falt_plan_ready(((patches_plan *)base)->child);
+  return falt_plan_ready(((space_to_depth_plan *)base)->child);
 }
 
 /* ---- applicable */
@@ -95,12 +95,12 @@ static falt_problem seen(const falt_problem *p) {
   return child;
 }
 
-static falt_plan *plan_patches(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_space_to_depth(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = refusal(ask->problem);
   if (why) return falt_refuse(ask, "%s", why);
   const falt_problem child = seen(ask->problem);
-  patches_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  space_to_depth_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->child = falt_plan_child(ask, &child, ask->filter_values);
   if (!plan->child) {
@@ -114,4 +114,5 @@ static falt_plan *plan_patches(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_space_to_depth;
-const falt_solver falt_solver_space_to_depth = {.name = "space-to-depth", .device_kind = "cuda", .plan = plan_patches};
+const falt_solver falt_solver_space_to_depth = {
+    .name = "space-to-depth", .device_kind = "cuda", .plan = plan_space_to_depth};

@@ -6,14 +6,14 @@
 #include "core/memory.h"
 #include "solver/rewrite/fuse_pool.h"
 
-typedef struct pooled_plan {
+typedef struct split_plan {
   falt_plan base;
   falt_plan *layer, *pooling;
   size_t results; /* where the layer's begin in the workspace, behind its own and the pooling's */
-} pooled_plan;
+} split_plan;
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const pooled_plan *plan = (const pooled_plan *)base;
+  const split_plan *plan = (const split_plan *)base;
   falt_operands layer = *o, pooling = {.output = o->output, .workspace = o->workspace, .stream = o->stream};
   layer.output = pooling.input = (char *)o->workspace + plan->results;
   falt_plan_run(plan->layer, &layer);
@@ -21,7 +21,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const pooled_plan *plan = (const pooled_plan *)base;
+  const split_plan *plan = (const split_plan *)base;
   falt_text_add(text, "(split-pool ");
   plan->layer->table->print(plan->layer, text);
   falt_text_add(text, " ");
@@ -30,20 +30,20 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  pooled_plan *plan = (pooled_plan *)base;
+  split_plan *plan = (split_plan *)base;
   falt_plan_destroy(&plan->layer);
   falt_plan_destroy(&plan->pooling);
   falt_free(plan);
 }
 
 static falt_status ready(falt_plan *base) {
-  pooled_plan *plan = (pooled_plan *)base;
+  split_plan *plan = (split_plan *)base;
   FALT_TRY(falt_plan_ready(plan->layer));
   return falt_plan_ready(plan->pooling);
 }
 
 /* Plans both children; they share the workspace, one after the other. */
-static bool add_children(pooled_plan *plan, falt_ask *ask) {
+static bool add_children(split_plan *plan, falt_ask *ask) {
   falt_problem layer = falt_pooled_layer(ask->problem);
   const falt_problem pooling = falt_pooled_pooling(ask->problem, &layer.output);
   falt_problem_canonical(&layer);
@@ -61,11 +61,11 @@ static bool add_children(pooled_plan *plan, falt_ask *ask) {
   return true;
 }
 
-static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_split(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
   const char *reason = falt_pooled_refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
-  pooled_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  split_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   if (add_children(plan, ask)) return &plan->base;
   destroy(&plan->base);
@@ -74,4 +74,4 @@ static falt_plan *plan_pooled(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_split_pool;
 const falt_solver falt_solver_split_pool = {
-    .name = "split-pool", .device_kind = "cuda", .plan = plan_pooled, .pools = true};
+    .name = "split-pool", .device_kind = "cuda", .plan = plan_split, .pools = true};

@@ -30,7 +30,7 @@ typedef struct piece_kind {
   falt_plan *child;
 } piece_kind;
 
-typedef struct widened_plan {
+typedef struct upconvert_plan {
   falt_plan base;
   falt_row_bands bands;
   int64_t images; /* of a piece; 1 where images are cut */
@@ -44,7 +44,7 @@ typedef struct widened_plan {
   size_t operand[OPERANDS], share, bias_share;
   falt_memory_layout scratch;
   size_t wide; /* in the workspace: the filter in f32, given or being summed */
-} widened_plan;
+} upconvert_plan;
 
 /* ---- operands */
 
@@ -73,16 +73,16 @@ static bool is_wide(const piece_kind *kind, int operand) {
 /* ---- execute */
 
 typedef struct run {
-  const widened_plan *plan;
+  const upconvert_plan *plan;
   const falt_operands *operands;
   float *filter; /* in f32: read, or written by the first piece */
 } run;
 
-static int64_t piece_count(const widened_plan *plan) {
+static int64_t piece_count(const upconvert_plan *plan) {
   return falt_ceil_div(plan->base.problem.input.size[FALT_N], plan->images) * plan->bands.count;
 }
 
-static const piece_kind *kind_of(const widened_plan *plan, int64_t index) {
+static const piece_kind *kind_of(const upconvert_plan *plan, int64_t index) {
   const piece_kind *kind = &plan->kind[plan->kinds - 1];
   if (plan->base.problem.input.size[FALT_N] % plan->images != 0)
     return &plan->kind[index == piece_count(plan) - 1]; /* images are not cut then */
@@ -92,12 +92,13 @@ static const piece_kind *kind_of(const widened_plan *plan, int64_t index) {
 
 /* Which most pieces are of: the last may be of fewer rows or images, and the first and last end where the rest go on.
  */
-static const piece_kind *usual_kind(const widened_plan *plan) {
+static const piece_kind *usual_kind(const upconvert_plan *plan) {
   return kind_of(plan, (plan->bands.count - 1) / 2);
 }
 
 /* Where the caller's operands have the piece. */
-static void find_piece(const widened_plan *plan, const falt_operands *operands, int64_t index, void *place[OPERANDS]) {
+static void find_piece(const upconvert_plan *plan, const falt_operands *operands, int64_t index,
+                       void *place[OPERANDS]) {
   const falt_problem *p = &plan->base.problem;
   const falt_row_bands *bands = &plan->bands;
   const int64_t n = index / bands->count * plan->images, begin = index % bands->count * bands->rows;
@@ -107,14 +108,14 @@ static void find_piece(const widened_plan *plan, const falt_operands *operands, 
 }
 
 /* Pieces one after the other, each with all threads: piece i's part of the progress. */
-static falt_progress_range enter_piece(const widened_plan *plan, int64_t i) {
+static falt_progress_range enter_piece(const upconvert_plan *plan, int64_t i) {
   const double count = (double)piece_count(plan);
   return falt_progress_enter((double)i / count, (double)(i + 1) / count);
 }
 
 /* Upconverts the piece's inputs, runs its child, converts its output back. */
 static void run_piece(const run *r, int64_t index, char *scratch, void *filter, void *bias) {
-  const widened_plan *plan = r->plan;
+  const upconvert_plan *plan = r->plan;
   const piece_kind *kind = kind_of(plan, index);
   const falt_problem *part = &kind->part, *inner = &kind->inner;
   void *there[OPERANDS], *here[OPERANDS];
@@ -162,7 +163,7 @@ static void add(const falt_device *device, addition a) {
 
 /* The first piece initializes the sums. */
 static void sum_pieces(const run *r, char *scratch) {
-  const widened_plan *plan = r->plan;
+  const upconvert_plan *plan = r->plan;
   const falt_problem *p = &plan->base.problem;
   float *share = (float *)(void *)(scratch + plan->share), *bias = (float *)(void *)(scratch + plan->bias_share);
   const falt_progress_range whole = enter_piece(plan, 0);
@@ -180,7 +181,7 @@ static void sum_pieces(const run *r, char *scratch) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const widened_plan *plan = (const widened_plan *)base;
+  const upconvert_plan *plan = (const upconvert_plan *)base;
   const falt_problem *p = &base->problem;
   char *workspace = operands->workspace;
   run r = {plan, operands, plan->values};
@@ -203,7 +204,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const widened_plan *plan = (const widened_plan *)base;
+  const upconvert_plan *plan = (const upconvert_plan *)base;
   const piece_kind *kind = usual_kind(plan);
   falt_text_add(text, "(upconvert-f32 images=%lld rows=%lld ", (long long)plan->images, (long long)plan->bands.rows);
   kind->child->table->print(kind->child, text);
@@ -211,14 +212,14 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  widened_plan *plan = (widened_plan *)base;
+  upconvert_plan *plan = (upconvert_plan *)base;
   for (int i = 0; i < plan->kinds; i++) falt_plan_destroy(&plan->kind[i].child);
   falt_free(plan->values);
   falt_free(plan);
 }
 
 static falt_status ready(falt_plan *base) {
-  widened_plan *plan = (widened_plan *)base;
+  upconvert_plan *plan = (upconvert_plan *)base;
   bool packed = true;
   for (int i = 0; i < plan->kinds; i++) {
     FALT_TRY(falt_plan_ready(plan->kind[i].child));
@@ -241,7 +242,7 @@ static const char *refusal(const falt_problem *p) {
 /* ---- plan: pieces */
 
 /* The part of a band, and the same in f32; false if it is not legal or too large. */
-static bool fill_kind(const widened_plan *plan, const falt_row_bands *bands, int64_t images, int64_t band,
+static bool fill_kind(const upconvert_plan *plan, const falt_row_bands *bands, int64_t images, int64_t band,
                       piece_kind *kind, size_t bytes[OPERANDS]) {
   falt_tensor *const tensors[] = {&kind->inner.input, &kind->inner.output, &kind->inner.residual};
   if (falt_row_band(bands, &plan->base.problem, images, band, &kind->part) != FALT_OK) return false;
@@ -260,7 +261,7 @@ static bool fill_kind(const widened_plan *plan, const falt_row_bands *bands, int
 }
 
 /* Bytes of a piece in f32; infinite if it is none. */
-static double piece_bytes(const widened_plan *plan, int axis, int64_t images, int64_t rows) {
+static double piece_bytes(const upconvert_plan *plan, int axis, int64_t images, int64_t rows) {
   const falt_row_bands bands = falt_row_bands_cut(&plan->base.problem, axis, rows);
   piece_kind kind;
   size_t bytes[OPERANDS];
@@ -269,7 +270,7 @@ static double piece_bytes(const widened_plan *plan, int axis, int64_t images, in
 }
 
 /* The most rows of a piece that fits. */
-static int64_t rows_within(const widened_plan *plan, int axis, double room) {
+static int64_t rows_within(const upconvert_plan *plan, int axis, double room) {
   int64_t fit = 1, beyond = plan->base.problem.output.size[FALT_D + axis] + 1;
   while (fit + 1 < beyond) {
     const int64_t middle = fit + (beyond - fit) / 2;
@@ -283,13 +284,13 @@ static int64_t rows_within(const widened_plan *plan, int axis, double room) {
 
 /* A quarter of a private cache, beside the child's own; a weight gradient is added up for each piece, which should
  * not be less work. */
-static double room_of(const widened_plan *plan) {
+static double room_of(const upconvert_plan *plan) {
   const double share = (double)plan->base.device->caches.l2 / 4;
   return sums_pieces(&plan->base.problem) ? fmax(share, (double)plan->filter_bytes) : share;
 }
 
 /* Rows of the outermost axis, or of the first where a row has room; the bytes of a piece. */
-static double cut_rows(widened_plan *plan, double room) {
+static double cut_rows(upconvert_plan *plan, double room) {
   const falt_problem *p = &plan->base.problem;
   double least = INFINITY;
   for (int axis = 0; axis < 3; axis++) {
@@ -302,7 +303,7 @@ static double cut_rows(widened_plan *plan, double room) {
   return least;
 }
 
-static bool cut(widened_plan *plan) {
+static bool cut(upconvert_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const double room = room_of(plan);
   int axis = 0;
@@ -322,7 +323,7 @@ static size_t larger(size_t a, size_t b) {
   return a > b ? a : b;
 }
 
-static bool add_kind(widened_plan *plan, falt_ask *ask, int64_t images, int64_t band, size_t most[OPERANDS + 1]) {
+static bool add_kind(upconvert_plan *plan, falt_ask *ask, int64_t images, int64_t band, size_t most[OPERANDS + 1]) {
   piece_kind *kind = &plan->kind[plan->kinds];
   const falt_problem *before = plan->kinds > 0 ? &kind[-1].part : NULL;
   size_t bytes[OPERANDS];
@@ -345,7 +346,7 @@ static bool add_kind(widened_plan *plan, falt_ask *ask, int64_t images, int64_t 
 }
 
 /* Visits the bands of an image, then the rest of the batch. */
-static bool add_kinds(widened_plan *plan, falt_ask *ask, size_t most[OPERANDS + 1]) {
+static bool add_kinds(upconvert_plan *plan, falt_ask *ask, size_t most[OPERANDS + 1]) {
   const int64_t rest = plan->base.problem.input.size[FALT_N] % plan->images;
   for (int64_t i = 0; i < plan->bands.count; i++)
     if (!add_kind(plan, ask, plan->images, i, most)) return false;
@@ -353,7 +354,7 @@ static bool add_kinds(widened_plan *plan, falt_ask *ask, size_t most[OPERANDS + 
 }
 
 /* The filter's values in f32, if they are known. */
-static bool take_filter(widened_plan *plan, falt_ask *ask) {
+static bool take_filter(upconvert_plan *plan, falt_ask *ask) {
   const falt_problem *p = ask->problem;
   if (!falt_widen_shape(&plan->filter, &p->filter, &plan->filter_bytes))
     return falt_refuse(ask, "its filter is too large") != NULL;
@@ -366,7 +367,7 @@ static bool take_filter(widened_plan *plan, falt_ask *ask) {
   return true;
 }
 
-static void lay_memory(widened_plan *plan, const size_t most[OPERANDS + 1]) {
+static void lay_memory(upconvert_plan *plan, const size_t most[OPERANDS + 1]) {
   const falt_problem *p = &plan->base.problem;
   const bool several = sums_pieces(p) && piece_count(plan) > 1;
   const size_t filter = plan->filter_bytes;
@@ -398,7 +399,7 @@ static double conversions(const piece_kind *kind) {
 static const double smaller = 1.2;
 
 /* The cost of all pieces, one after the other on all threads, or in parallel. */
-static double pieces_seconds(const widened_plan *plan, const falt_device *device, bool spread) {
+static double pieces_seconds(const upconvert_plan *plan, const falt_device *device, bool spread) {
   const piece_kind *kind = usual_kind(plan);
   const double threads = falt_threads_count(device->threads), child = kind->child->cost.seconds;
   const double flops = conversions(kind);
@@ -409,7 +410,7 @@ static double pieces_seconds(const widened_plan *plan, const falt_device *device
 }
 
 /* The cost of pieces in cache, or the memory traffic of the whole, plus the conversion of an unknown filter. */
-static double estimate(const widened_plan *plan, const falt_device *device) {
+static double estimate(const upconvert_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
   const double memory = falt_roofline(device, FALT_F32, 0, 1, falt_problem_bytes(p));
   const double pieces = (double)piece_count(plan), filter = (double)plan->filter_bytes;
@@ -420,7 +421,7 @@ static double estimate(const widened_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-static bool fill_plan(widened_plan *plan, falt_ask *ask) {
+static bool fill_plan(upconvert_plan *plan, falt_ask *ask) {
   size_t most[OPERANDS + 1] = {0};
   if (!take_filter(plan, ask)) return false;
   if (!cut(plan)) return falt_refuse(ask, "a piece that can be cut is larger than a cache") != NULL;
@@ -432,15 +433,15 @@ static bool fill_plan(widened_plan *plan, falt_ask *ask) {
   return true;
 }
 
-static falt_plan *plan_widened(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_upconvert(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
   const char *reason = refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
-  widened_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  upconvert_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan || fill_plan(plan, ask)) return plan ? &plan->base : NULL;
   destroy(&plan->base);
   return NULL;
 }
 
 extern const falt_solver falt_solver_upconvert_f32;
-const falt_solver falt_solver_upconvert_f32 = {.name = "upconvert-f32", .device_kind = "cpu", .plan = plan_widened};
+const falt_solver falt_solver_upconvert_f32 = {.name = "upconvert-f32", .device_kind = "cpu", .plan = plan_upconvert};

@@ -12,7 +12,7 @@
  * row of x three times. depthwise_rowtile_kernels.h reads five rows for three output rows of 3x3 taps, and eight rows
  * for two output rows of 7x7 taps. Narrow elements are read in place and converted to f32 in registers. */
 
-typedef struct block_plan {
+typedef struct rowtile_plan {
   falt_plan base;
   falt_layer layer; /* the epilogue */
   const falt_block_kernels *kernels;
@@ -25,12 +25,12 @@ typedef struct block_plan {
   falt_tensor wide;         /* the filter in f32 */
   size_t wide_bytes;
   size_t factors, filter, room; /* offsets into the workspace; room: for the filter in f32 */
-} block_plan;
+} rowtile_plan;
 
 /* ---- packing: vectors of (tap, lane) */
 
 typedef struct packing {
-  const block_plan *plan;
+  const rowtile_plan *plan;
   const falt_layer_kernels *copies;
   const float *filter;
   float *packed;
@@ -39,13 +39,13 @@ typedef struct packing {
 
 enum { PACKED_BY_TASK = 1 << 14 }; /* elements: less is not worth waking a thread for */
 
-static int64_t vector_elements(const block_plan *plan) {
+static int64_t vector_elements(const rowtile_plan *plan) {
   return plan->wide.size[FALT_H] * plan->wide.size[FALT_W] * plan->kernels->width;
 }
 
 static void pack_task(void *context, int64_t index) {
   const packing *pack = context;
-  const block_plan *plan = pack->plan;
+  const rowtile_plan *plan = pack->plan;
   const falt_tensor *w = &plan->wide;
   const int64_t width = plan->kernels->width, end = falt_layer_piece(&pack->tasks, index + 1);
   for (int64_t v = falt_layer_piece(&pack->tasks, index); v < end && !falt_cancelled(); v++) {
@@ -56,7 +56,7 @@ static void pack_task(void *context, int64_t index) {
 }
 
 /* `room` takes a narrow filter in f32. */
-static void pack(const block_plan *plan, const void *filter, float *room, float *packed) {
+static void pack(const rowtile_plan *plan, const void *filter, float *room, float *packed) {
   const falt_tensor *given = &plan->base.problem.filter;
   if (given->type != FALT_F32) falt_widen(plan->base.device, given, filter, &plan->wide, room);
   const int64_t tasks = falt_ceil_div(plan->vectors * vector_elements(plan), PACKED_BY_TASK);
@@ -71,7 +71,7 @@ static void pack(const block_plan *plan, const void *filter, float *room, float 
 /* ---- execute */
 
 typedef struct execution {
-  const block_plan *plan;
+  const rowtile_plan *plan;
   const char *source;
   char *result;
   const float *weights;
@@ -95,7 +95,7 @@ static void run_group(const execution *run, int64_t group, int64_t index) {
 
 static void run_task(void *context, int64_t index) {
   const execution *run = context;
-  const block_plan *plan = run->plan;
+  const rowtile_plan *plan = run->plan;
   const int64_t band = falt_generic_digit(&index, plan->bands.count);
   const int64_t last = falt_layer_piece(&plan->bands, band + 1);
   for (int64_t group = falt_layer_piece(&plan->bands, band); group < last && !falt_cancelled(); group++)
@@ -103,7 +103,7 @@ static void run_task(void *context, int64_t index) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const block_plan *plan = (const block_plan *)base;
+  const rowtile_plan *plan = (const rowtile_plan *)base;
   char *workspace = operands->workspace;
   falt_block_finish finish = {.curve = plan->layer.curve,
                               .slope = (float)base->problem.act_a,
@@ -127,7 +127,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const block_plan *plan = (const block_plan *)base;
+  const rowtile_plan *plan = (const rowtile_plan *)base;
   falt_text_add(text, "(depthwise-rowtile %s %dx%d channels=%lld rows=%lld threads=%d)",
                 falt_isa_name(base->device->isa), falt_block_rows(base->problem.filter.size[FALT_W]),
                 plan->kernels->positions,
@@ -137,7 +137,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  falt_free(((block_plan *)base)->packed);
+  falt_free(((rowtile_plan *)base)->packed);
   falt_free(base);
 }
 
@@ -165,7 +165,7 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
 static const double share = 0.7, larger_share = 0.85;
 static const double float_packed = 32; /* operations in the time of packing an element in a transpose */
 
-static double estimate(const block_plan *plan, const falt_device *device) {
+static double estimate(const rowtile_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
   const double filter = plan->base.packed ? 0 : float_packed * (double)falt_tensor_count(&p->filter);
   return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels) + filter,
@@ -175,7 +175,7 @@ static double estimate(const block_plan *plan, const falt_device *device) {
 /* ---- plan */
 
 /* Enough tasks for all threads. */
-static void set_tasks(block_plan *plan) {
+static void set_tasks(rowtile_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_device *device = plan->base.device;
   const int64_t threads = falt_threads_count(device->threads), wanted = threads == 1 ? 1 : 4 * threads;
@@ -185,18 +185,18 @@ static void set_tasks(block_plan *plan) {
 }
 
 /* Whether every vector of the outputs begins at a line. */
-static bool whole_lines(const block_plan *plan) {
+static bool whole_lines(const rowtile_plan *plan) {
   const falt_tensor *y = &plan->base.problem.output;
   const int64_t line = FALT_ALIGN / (int64_t)sizeof(float);
   return y->type == FALT_F32 && plan->kernels->width == line && plan->channels % line == 0 && y->offset % line == 0 &&
          y->stride[FALT_N] % line == 0 && y->stride[FALT_H] % line == 0 && y->stride[FALT_W] % line == 0;
 }
 
-static size_t packed_bytes(const block_plan *plan) {
+static size_t packed_bytes(const rowtile_plan *plan) {
   return (size_t)(plan->vectors * vector_elements(plan)) * sizeof(float);
 }
 
-static void lay_memory(block_plan *plan) {
+static void lay_memory(rowtile_plan *plan) {
   const bool packs = !plan->base.packed;
   falt_memory_layout *all = &plan->base.layout;
   plan->factors = falt_place_part(all, plan->layer.plain ? 0 : 2 * (size_t)plan->channels * sizeof(float));
@@ -207,7 +207,7 @@ static void lay_memory(block_plan *plan) {
 
 /* Packs a filter that is known: only for the plan that was chosen. */
 static falt_status ready(falt_plan *base) {
-  block_plan *plan = (block_plan *)base;
+  rowtile_plan *plan = (rowtile_plan *)base;
   if (!plan->values) return FALT_OK;
   float *room = falt_alloc(plan->wide_bytes);
   plan->packed = falt_alloc(packed_bytes(plan));
@@ -218,12 +218,12 @@ static falt_status ready(falt_plan *base) {
   return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
 }
 
-static falt_plan *plan_block(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_rowtile(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const falt_block_kernels *kernels = falt_block_kernels_for(ask->device->isa);
   const char *reason = refusal(ask->problem, kernels);
   if (reason) return falt_refuse(ask, "%s", reason);
-  block_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  rowtile_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_problem *p = &plan->base.problem;
   plan->wide = p->filter;
@@ -246,4 +246,4 @@ static falt_plan *plan_block(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_depthwise_rowtile;
 const falt_solver falt_solver_depthwise_rowtile = {
-    .name = "depthwise-rowtile", .device_kind = "cpu", .plan = plan_block};
+    .name = "depthwise-rowtile", .device_kind = "cpu", .plan = plan_rowtile};

@@ -15,33 +15,33 @@ enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
 enum { TAPS = 3 /* along either axis */ };
 static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */
 
-typedef struct gradient_plan {
+typedef struct wgrad_plan {
   falt_plan base;
   const falt_block_kernels *kernels;
   falt_layer_pieces blocks; /* of vectors */
   falt_layer_pieces bands;  /* of groups of all images */
   falt_tensor wide;         /* the output in f32 */
   size_t sums, room;        /* offsets into the workspace; room: for a narrow output in f32 */
-} gradient_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
 typedef struct execution {
-  const gradient_plan *plan;
+  const wgrad_plan *plan;
   const falt_operands *operands;
   float *sums; /* (band, vector, sum, lane) */
   float *filter;
 } execution;
 
 /* Elements of a band's sums. */
-static int64_t band_floats(const gradient_plan *plan) {
+static int64_t band_floats(const wgrad_plan *plan) {
   const int64_t width = plan->kernels->width;
   return falt_ceil_div(plan->base.problem.input.size[FALT_G], width) * FALT_BLOCK_SUMS * width;
 }
 
 static void run_task(void *context, int64_t index) {
   const execution *run = context;
-  const gradient_plan *plan = run->plan;
+  const wgrad_plan *plan = run->plan;
   const falt_problem *p = &plan->base.problem;
   const int64_t band = falt_generic_digit(&index, plan->bands.count), vector = FALT_BLOCK_SUMS * plan->kernels->width;
   const int64_t begin = falt_layer_piece(&plan->bands, band), end = falt_layer_piece(&plan->bands, band + 1);
@@ -60,7 +60,7 @@ static void run_task(void *context, int64_t index) {
  * are stored there. */
 static void add_bands(void *context, int64_t v) {
   const execution *run = context;
-  const gradient_plan *plan = run->plan;
+  const wgrad_plan *plan = run->plan;
   const falt_problem *p = &plan->base.problem;
   const int64_t width = plan->kernels->width, count = FALT_BLOCK_SUMS * width, all = band_floats(plan);
   const int64_t first = falt_block_channel(v, width, p->input.size[FALT_G]);
@@ -77,7 +77,7 @@ static void add_bands(void *context, int64_t v) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const gradient_plan *plan = (const gradient_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_tensor *filter = &base->problem.filter;
   const bool narrow = filter->type != FALT_F32;
   char *workspace = operands->workspace;
@@ -92,7 +92,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const gradient_plan *plan = (const gradient_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   falt_text_add(text, "(depthwise-rowtile-wgrad %s %dx%d channels=%lld bands=%lld threads=%d)",
                 falt_isa_name(base->device->isa), FALT_BLOCK_ROWS, plan->kernels->positions,
                 (long long)(falt_layer_most(&plan->blocks) * plan->kernels->width), (long long)plan->bands.count,
@@ -122,7 +122,7 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
 
 static const double share = 0.6; /* of the multiply-add peak in the first-level cache */
 
-static double estimate(const gradient_plan *plan, const falt_device *device) {
+static double estimate(const wgrad_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
   return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels), share,
                        falt_problem_bytes(p) + 8 * (double)plan->bands.count * (double)band_floats(plan));
@@ -132,7 +132,7 @@ static double estimate(const gradient_plan *plan, const falt_device *device) {
 
 /* Bands so long that adding and clearing their sums does not matter; by the problem alone. Blocks may depend on
  * threads. */
-static void set_tasks(gradient_plan *plan) {
+static void set_tasks(wgrad_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_device *device = plan->base.device;
   const int64_t threads = falt_threads_count(device->threads), wanted = threads == 1 ? 1 : 4 * threads;
@@ -143,12 +143,12 @@ static void set_tasks(gradient_plan *plan) {
   plan->blocks = falt_depthwise_block_cut(p, device, plan->kernels, falt_ceil_div(wanted, plan->bands.count));
 }
 
-static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
   const falt_block_kernels *kernels = falt_block_kernels_for(ask->device->isa);
   const char *reason = refusal(ask->problem, kernels);
   if (reason) return falt_refuse(ask, "%s", reason);
-  gradient_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_tensor *filter = &plan->base.problem.filter;
   falt_memory_layout *all = &plan->base.layout;
@@ -169,4 +169,4 @@ static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_depthwise_rowtile_wgrad;
 const falt_solver falt_solver_depthwise_rowtile_wgrad = {
-    .name = "depthwise-rowtile-wgrad", .device_kind = "cpu", .plan = plan_gradient};
+    .name = "depthwise-rowtile-wgrad", .device_kind = "cpu", .plan = plan_wgrad};

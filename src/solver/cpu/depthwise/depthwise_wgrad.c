@@ -19,7 +19,7 @@
 enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
 static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */
 
-typedef struct gradient_plan {
+typedef struct wgrad_plan {
   falt_plan base;
   falt_depthwise d;
   const falt_outer_kernels *turning;
@@ -29,12 +29,12 @@ typedef struct gradient_plan {
   size_t sums, wide;         /* offsets into the workspace; wide: a narrow output in f32 */
   size_t ones, by;           /* in each worker's scratch; by: a row of dy in f32 */
   falt_depthwise_scratch at; /* the rest of it */
-} gradient_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
 typedef struct execution {
-  const gradient_plan *plan;
+  const wgrad_plan *plan;
   const falt_operands *operands;
   float *sums; /* (band, vector, tap, channel) */
   float *filter;
@@ -73,7 +73,7 @@ static void run_row(const falt_depthwise_task *t, const float *by, float *sums, 
 
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
-  const gradient_plan *plan = run->plan;
+  const wgrad_plan *plan = run->plan;
   const falt_depthwise *d = &plan->d;
   const int64_t band = falt_generic_digit(&index, plan->bands.count);
   const int64_t begin = falt_layer_piece(&plan->bands, band), last = falt_layer_piece(&plan->bands, band + 1);
@@ -119,7 +119,7 @@ static void store_patch(const execution *run, const falt_depthwise_patch *patch,
 /* The sums of all bands, to the filter's place. */
 static void add_bands(void *context, int64_t v) {
   const execution *run = context;
-  const gradient_plan *plan = run->plan;
+  const wgrad_plan *plan = run->plan;
   const falt_depthwise *d = &plan->d;
   const int64_t all = d->vectors * d->pitch;
   float *sums = run->sums + v * d->pitch;
@@ -135,7 +135,7 @@ static void add_bands(void *context, int64_t v) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const gradient_plan *plan = (const gradient_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   char *workspace = operands->workspace;
   const falt_tensor *filter = &base->problem.filter;
   const bool narrow = filter->type != FALT_F32;
@@ -154,14 +154,14 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const gradient_plan *plan = (const gradient_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   falt_text_add(text, "(%s %s channels=%lld bands=%lld threads=%d)", base->solver->name,
                 falt_isa_name(base->device->isa), (long long)(falt_layer_most(&plan->blocks) * plan->d.unit.results),
                 (long long)plan->bands.count, falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *base) {
-  falt_depthwise_free(&((gradient_plan *)base)->d);
+  falt_depthwise_free(&((wgrad_plan *)base)->d);
   falt_free(base);
 }
 
@@ -196,7 +196,7 @@ static double waits(const falt_depthwise *d) {
   return products > 0 ? time / products : 1;
 }
 
-static double estimate(const gradient_plan *plan, const falt_device *device) {
+static double estimate(const wgrad_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
   const double slower = d->unit.reads == FALT_READS_ALL ? 0.2 + waits(d) : 1;
   return falt_roofline(
@@ -210,7 +210,7 @@ static double estimate(const gradient_plan *plan, const falt_device *device) {
 
 /* Bands so long that adding and clearing their sums does not matter; by the problem alone. Blocks may depend on
  * threads. */
-static void set_tasks(gradient_plan *plan) {
+static void set_tasks(wgrad_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
   const int64_t rows = falt_depthwise_rows(d), sums = d->vectors * d->pitch;
@@ -222,7 +222,7 @@ static void set_tasks(gradient_plan *plan) {
   plan->blocks = falt_layer_cut(d->units, falt_max(blocks, falt_min(d->units, falt_ceil_div(wanted, bands))));
 }
 
-static void lay_memory(gradient_plan *plan) {
+static void lay_memory(wgrad_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const int64_t units = falt_layer_most(&plan->blocks);
   plan->at = falt_depthwise_lay(d, units, 1);
@@ -237,14 +237,14 @@ static void lay_memory(gradient_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  return falt_depthwise_ready(&((gradient_plan *)base)->d);
+  return falt_depthwise_ready(&((wgrad_plan *)base)->d);
 }
 
-static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *reason = refusal(solver, ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
-  gradient_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   bool no_memory = false;
   reason = falt_depthwise_init(&plan->d, ask->problem, ask->device, 1, &no_memory);
@@ -259,6 +259,5 @@ static falt_plan *plan_gradient(const falt_solver *solver, falt_ask *ask) {
   return &plan->base;
 }
 
-const falt_solver falt_solver_depthwise_wgrad = {
-    .name = "depthwise-wgrad", .device_kind = "cpu", .plan = plan_gradient};
-const falt_solver falt_solver_grouped_wgrad = {.name = "grouped-wgrad", .device_kind = "cpu", .plan = plan_gradient};
+const falt_solver falt_solver_depthwise_wgrad = {.name = "depthwise-wgrad", .device_kind = "cpu", .plan = plan_wgrad};
+const falt_solver falt_solver_grouped_wgrad = {.name = "grouped-wgrad", .device_kind = "cpu", .plan = plan_wgrad};

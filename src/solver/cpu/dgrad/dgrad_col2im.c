@@ -26,7 +26,7 @@ typedef struct scratch_map {
   falt_memory_layout parts;
 } scratch_map;
 
-typedef struct overlap_plan {
+typedef struct col2im_plan {
   falt_plan base;
   falt_layer layer;         /* the forward one */
   int64_t columns, vectors; /* of a row of taps */
@@ -40,12 +40,12 @@ typedef struct overlap_plan {
   float *packed;            /* or NULL if the filter is given with each execution */
   size_t filter;            /* of the packed filter, an offset into the workspace */
   scratch_map at;           /* in each worker's scratch */
-} overlap_plan;
+} col2im_plan;
 
 /* ---- packing: panel by panel, for each (t, r) one row of columns for each output channel */
 
 typedef struct packing {
-  const overlap_plan *plan;
+  const col2im_plan *plan;
   const float *filter;
   float *packed;
 } packing;
@@ -74,7 +74,7 @@ static void pack_columns(const packing *pack, int64_t g, int64_t t, int64_t r, i
 /* All panels of one (group, t, place of r). */
 static void pack_taps(void *context, int64_t index) {
   const packing *pack = context;
-  const overlap_plan *plan = pack->plan;
+  const col2im_plan *plan = pack->plan;
   const falt_tensor *w = &plan->layer.p.filter;
   const int64_t rows = w->size[FALT_D] * w->size[FALT_H], place = index % w->size[FALT_H];
   const int64_t t = index / w->size[FALT_H] % w->size[FALT_D], g = index / rows, vector = plan->layer.kernels->width;
@@ -87,7 +87,7 @@ static void pack_taps(void *context, int64_t index) {
   }
 }
 
-static void pack(const overlap_plan *plan, const float *filter, float *packed) {
+static void pack(const col2im_plan *plan, const float *filter, float *packed) {
   const falt_tensor *w = &plan->layer.p.filter;
   packing p = {plan, filter, packed};
   falt_parallel_for(plan->base.device->threads, w->size[FALT_G] * w->size[FALT_D] * w->size[FALT_H], pack_taps, &p);
@@ -96,14 +96,14 @@ static void pack(const overlap_plan *plan, const float *filter, float *packed) {
 /* ---- execute */
 
 typedef struct execution {
-  const overlap_plan *plan;
+  const col2im_plan *plan;
   const falt_operands *operands;
   const float *packed;
 } execution;
 
 typedef struct task {
   const execution *run;
-  const overlap_plan *plan;
+  const col2im_plan *plan;
   const falt_layer *layer;
   const float **list; /* of taps of a phase and outputs of a chunk, as seen from dy's first element */
   float *sums, *line;
@@ -142,7 +142,7 @@ typedef struct row {
 
 /* Sums of outputs [first, first + count) for the taps of one t, all r, columns of one panel. */
 static void multiply(const task *t, const row *at, int64_t g, int64_t m, int64_t panel, int64_t first, int64_t count) {
-  const overlap_plan *plan = t->plan;
+  const col2im_plan *plan = t->plan;
   const falt_problem *p = &t->layer->p;
   const falt_tensor *y = &p->output, *w = &p->filter;
   const int64_t depth = w->size[FALT_K], height = w->size[FALT_H], vector = t->layer->kernels->width;
@@ -173,7 +173,7 @@ static void multiply(const task *t, const row *at, int64_t g, int64_t m, int64_t
 
 /* One row of dx of one group, in the line. */
 static void sum_row(const task *t, const row *at, int64_t g) {
-  const overlap_plan *plan = t->plan;
+  const col2im_plan *plan = t->plan;
   const falt_problem *p = &t->layer->p;
   const int64_t stride = p->axis[2].stride, channels = t->layer->channels, vector = t->layer->kernels->width;
   const int64_t first_pixel = plan->lead - p->axis[2].pad[0], outputs = p->output.size[FALT_W];
@@ -209,7 +209,7 @@ static void list_outputs(const task *t) {
 
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
-  const overlap_plan *plan = run->plan;
+  const col2im_plan *plan = run->plan;
   const falt_problem *p = &plan->layer.p;
   const falt_tensor *x = &p->input;
   char *memory = scratch;
@@ -235,7 +235,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const overlap_plan *plan = (const overlap_plan *)base;
+  const col2im_plan *plan = (const col2im_plan *)base;
   char *workspace = operands->workspace;
   float *filter = (float *)(void *)(workspace + plan->filter);
   execution run = {plan, operands, plan->packed ? plan->packed : filter};
@@ -247,7 +247,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const overlap_plan *plan = (const overlap_plan *)base;
+  const col2im_plan *plan = (const col2im_plan *)base;
   falt_text_add(text, "(dgrad-col2im %s %lldx%lld threads=%d)", falt_isa_name(base->device->isa),
                 (long long)plan->layer.kernels->rows[falt_layer_most(&plan->panels)],
                 (long long)(falt_layer_most(&plan->panels) * plan->layer.kernels->width),
@@ -255,7 +255,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *plan) {
-  falt_free(((overlap_plan *)plan)->packed);
+  falt_free(((col2im_plan *)plan)->packed);
   falt_free(plan);
 }
 
@@ -279,7 +279,7 @@ static const char *refusal(const falt_problem *p) {
  * packed filter, which every row of dx reads again. */
 static const double added = 300, read = 1.5;
 
-static double estimate(const overlap_plan *plan, const falt_device *device) {
+static double estimate(const col2im_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
   const double padded = (double)(plan->vectors * plan->layer.kernels->width);
   const double rows = (double)p->input.size[FALT_N] * (double)p->input.size[FALT_D] * (double)p->input.size[FALT_H];
@@ -296,7 +296,7 @@ static double estimate(const overlap_plan *plan, const falt_device *device) {
 /* ---- plan */
 
 /* Elements of the packed filter and of the line; false if they overflow. */
-static bool set_sizes(overlap_plan *plan) {
+static bool set_sizes(col2im_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const falt_axis *axis = &p->axis[2];
   const int64_t windows = (p->output.size[FALT_W] - 1) * axis->stride + p->filter.size[FALT_W] - axis->pad[0];
@@ -315,7 +315,7 @@ static bool set_sizes(overlap_plan *plan) {
   return true;
 }
 
-static void set_tasks(overlap_plan *plan) {
+static void set_tasks(col2im_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const falt_layer_kernels *kernels = plan->layer.kernels;
   const int64_t threads = falt_threads_count(plan->base.device->threads);
@@ -326,7 +326,7 @@ static void set_tasks(overlap_plan *plan) {
   plan->chunk = falt_min(CHUNK, p->output.size[FALT_W]);
 }
 
-static void lay_memory(overlap_plan *plan) {
+static void lay_memory(col2im_plan *plan) {
   const size_t chunk = (size_t)plan->chunk;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
@@ -342,7 +342,7 @@ static void lay_memory(overlap_plan *plan) {
 
 /* Packs a filter that is known: only for the plan that was chosen. */
 static falt_status ready(falt_plan *base) {
-  overlap_plan *plan = (overlap_plan *)base;
+  col2im_plan *plan = (col2im_plan *)base;
   if (!plan->values) return FALT_OK;
   FALT_TRY(falt_layer_room(&plan->packed, (size_t)plan->layer.p.filter.size[FALT_G] * plan->group));
   pack(plan, plan->values, plan->packed);
@@ -350,7 +350,7 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-static falt_plan *plan_overlap(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_col2im(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   falt_problem forward = *ask->problem;
   falt_layer layer;
@@ -358,7 +358,7 @@ static falt_plan *plan_overlap(const falt_solver *solver, falt_ask *ask) {
   forward.operation = FALT_FORWARD;
   if (!reason) reason = falt_layer_init(&layer, &forward, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
-  overlap_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  col2im_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->layer = layer;
   if (!set_sizes(plan)) {
@@ -374,4 +374,4 @@ static falt_plan *plan_overlap(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_dgrad_col2im;
-const falt_solver falt_solver_dgrad_col2im = {.name = "dgrad-col2im", .device_kind = "cpu", .plan = plan_overlap};
+const falt_solver falt_solver_dgrad_col2im = {.name = "dgrad-col2im", .device_kind = "cpu", .plan = plan_col2im};

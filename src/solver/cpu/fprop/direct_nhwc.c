@@ -228,7 +228,7 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_direct_nhwc(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {falt_direct_nhwc_execute, print, destroy, ready};
   falt_layer layer;
   const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
@@ -255,4 +255,4 @@ static falt_plan *plan_channels(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_direct_nhwc;
-const falt_solver falt_solver_direct_nhwc = {.name = "direct-nhwc", .device_kind = "cpu", .plan = plan_channels};
+const falt_solver falt_solver_direct_nhwc = {.name = "direct-nhwc", .device_kind = "cpu", .plan = plan_direct_nhwc};

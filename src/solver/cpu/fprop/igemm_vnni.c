@@ -323,7 +323,7 @@ static bool take_filter(falt_tiles_plan *plan, const void *values) {
   return done;
 }
 
-static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_igemm_vnni(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = falt_tiles_execute, .print = print, .destroy = destroy};
   static const int64_t elements[FALT_TILES_KIND_COUNT] = {1, 1, 1, 2, 4};
   falt_layer layer;
@@ -358,4 +358,4 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_igemm_vnni;
-const falt_solver falt_solver_igemm_vnni = {.name = "igemm-vnni", .device_kind = "cpu", .plan = plan_tiles};
+const falt_solver falt_solver_igemm_vnni = {.name = "igemm-vnni", .device_kind = "cpu", .plan = plan_igemm_vnni};

@@ -126,7 +126,7 @@ static void lay_memory(falt_wgrad_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-static falt_plan *plan_outer(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = falt_wgrad_execute, .print = print, .destroy = destroy};
   falt_layer layer;
   const char *reason = falt_layer_init_gradient(&layer, ask->problem, ask->device->isa);
@@ -144,4 +144,4 @@ static falt_plan *plan_outer(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_wgrad;
-const falt_solver falt_solver_wgrad = {.name = "wgrad", .device_kind = "cpu", .plan = plan_outer};
+const falt_solver falt_solver_wgrad = {.name = "wgrad", .device_kind = "cpu", .plan = plan_wgrad};

@@ -38,7 +38,7 @@ typedef struct scratch_map {
   falt_memory_layout parts;
 } scratch_map;
 
-typedef struct lines_plan {
+typedef struct fewchannels_plan {
   falt_plan base;
   falt_layer layer; /* the forward one */
   const falt_outer_kernels *kernels;
@@ -55,10 +55,10 @@ typedef struct lines_plan {
   size_t sums;              /* floats of a group's */
   size_t partial;           /* sums of all groups' slices, an offset into the workspace */
   scratch_map at;           /* in each worker's scratch */
-} lines_plan;
+} fewchannels_plan;
 
 typedef struct execution {
-  const lines_plan *plan;
+  const fewchannels_plan *plan;
   const falt_operands *operands;
   float *partial;
 } execution;
@@ -72,7 +72,7 @@ typedef struct unit {
 
 typedef struct task {
   const execution *run;
-  const lines_plan *plan;
+  const fewchannels_plan *plan;
   const falt_layer *layer;
   bool accumulate; /* an earlier unit left sums */
   falt_slot_memory slots;
@@ -84,7 +84,7 @@ typedef struct task {
 
 /* A slot's channels, separately for every residue of the stride that taps read. */
 static void part_slot(const task *t, const float *slot, float *to) {
-  const lines_plan *plan = t->plan;
+  const fewchannels_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
   const int64_t stride = axis->stride, extent = falt_extent(axis, t->layer->p.filter.size[FALT_W]);
   for (int64_t c = 0; c < t->layer->channels; c++, to += stride * plan->residue)
@@ -97,7 +97,7 @@ static void part_slot(const task *t, const float *slot, float *to) {
 }
 
 /* What tap s of a row of them reads of channel c. */
-static const float *line_of(const lines_plan *plan, const float *slot, int64_t s, int64_t c) {
+static const float *line_of(const fewchannels_plan *plan, const float *slot, int64_t s, int64_t c) {
   const falt_axis *axis = &plan->layer.p.axis[2];
   if (plan->residue == 0) return slot + s * plan->slots.tap_step + c * plan->slots.channel_step;
   const int64_t at = s * axis->dilation;
@@ -106,7 +106,7 @@ static const float *line_of(const lines_plan *plan, const float *slot, int64_t s
 
 /* Addresses of all rows of sums, line by line. */
 static void list_rows(const task *t, const unit *u) {
-  const lines_plan *plan = t->plan;
+  const fewchannels_plan *plan = t->plan;
   const falt_tensor *w = &t->layer->p.filter;
   const float *input = t->run->operands->input;
   float *residues = t->residues;
@@ -161,7 +161,7 @@ static void bring_panel(const task *t, const unit *u, int64_t first, int64_t wid
 /* A product whose depth is the unit's positions; `rows` of sums from addresses at `a`, line by line. */
 static void multiply(const task *t, const unit *u, const float *const *a, int64_t a_pitch, int64_t skip, int64_t first,
                      int64_t width, float *sums, int64_t rows) {
-  const lines_plan *plan = t->plan;
+  const fewchannels_plan *plan = t->plan;
   const falt_tensor *y = &t->layer->p.output;
   const float *there = (const float *)t->run->operands->output + falt_tensor_at(y, u->n, u->g, first, u->d, u->h, u->w);
   const falt_layer_pieces calls =
@@ -187,7 +187,7 @@ static void multiply(const task *t, const unit *u, const float *const *a, int64_
 /* The same as dot products, by all output channels, some of which stay in the first-level cache for all rows. */
 static void multiply_lines(const task *t, const unit *u, const float *const *a, int64_t a_pitch, float *lanes,
                            int64_t rows) {
-  const lines_plan *plan = t->plan;
+  const fewchannels_plan *plan = t->plan;
   const falt_tensor *y = &t->layer->p.output;
   const float *dy = (const float *)t->run->operands->output + falt_tensor_at(y, u->n, u->g, 0, u->d, u->h, u->w);
   const falt_layer_pieces calls = falt_layer_cut(rows, falt_ceil_div(rows, plan->kernels->dot_rows));
@@ -212,7 +212,7 @@ static void multiply_lines(const task *t, const unit *u, const float *const *a, 
 }
 
 static void add_unit(const task *t, const unit *u) {
-  const lines_plan *plan = t->plan;
+  const fewchannels_plan *plan = t->plan;
   const float *ones[MOST_LINES];
   list_rows(t, u);
   for (int64_t line = 0; line < u->lines; line++) ones[line] = t->ones;
@@ -232,7 +232,7 @@ static void add_unit(const task *t, const unit *u) {
   }
 }
 
-static unit unit_at(const lines_plan *plan, int64_t g, int64_t index) {
+static unit unit_at(const fewchannels_plan *plan, int64_t g, int64_t index) {
   const falt_tensor *y = &plan->layer.p.output;
   const int64_t band = index % plan->bands, rest = index / plan->bands, piece = rest % plan->pieces;
   const int64_t plane = rest / plan->pieces;
@@ -257,7 +257,7 @@ static void add_lanes(const task *t) {
 /* One slice of a group. */
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
-  const lines_plan *plan = run->plan;
+  const fewchannels_plan *plan = run->plan;
   char *memory = scratch;
   const int64_t slice = index % plan->slices.count, group = index / plan->slices.count;
   task t = {.run = run, .plan = plan, .layer = &plan->layer};
@@ -283,7 +283,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
 /* Adds the slices of a row of sums, and writes it where it belongs. */
 static void join(void *context, int64_t index) {
   const execution *run = context;
-  const lines_plan *plan = run->plan;
+  const fewchannels_plan *plan = run->plan;
   const falt_tensor *w = &plan->layer.p.filter;
   const int64_t height = plan->rows + plan->base.problem.has_bias, g = index / height, row = index % height;
   float *sums = run->partial + (size_t)(g * plan->slices.count) * plan->sums + row * plan->columns;
@@ -300,7 +300,7 @@ static void join(void *context, int64_t index) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
-  const lines_plan *plan = (const lines_plan *)base;
+  const fewchannels_plan *plan = (const fewchannels_plan *)base;
   const int64_t groups = plan->layer.p.filter.size[FALT_G];
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
   falt_rows_run(
@@ -312,7 +312,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const lines_plan *plan = (const lines_plan *)base;
+  const fewchannels_plan *plan = (const fewchannels_plan *)base;
   falt_text_add(text, "(wgrad-fewchannels %s %lldx%lld%s unit=%lldx%lld slices=%lld threads=%d)",
                 falt_isa_name(base->device->isa), (long long)plan->rows, (long long)plan->columns,
                 plan->dots       ? " dots"
@@ -328,7 +328,7 @@ static void destroy(falt_plan *plan) {
 
 /* ---- applicable, in addition to the conditions of all layers */
 
-static const char *refusal(const lines_plan *plan) {
+static const char *refusal(const fewchannels_plan *plan) {
   int64_t rows, sums, slots, list;
   return !falt_mul(plan->layer.taps, plan->layer.channels, &rows) || !falt_mul(rows + 1, plan->columns, &sums) ||
                  sums > MOST_SUMS
@@ -346,7 +346,7 @@ static const char *refusal(const lines_plan *plan) {
  * output that is cleared, summed and stored. */
 static const double near = 3, turned = 12, apart = 64, kept = 4, begun = 3200, leaving = 120;
 
-static double estimate(const lines_plan *plan, const falt_device *device) {
+static double estimate(const fewchannels_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
   const falt_tensor *y = &p->output;
   const double positions = (double)(plan->lines * plan->across), rows = (double)plan->rows;
@@ -382,7 +382,7 @@ static bool takes_dots(const falt_layer *layer) {
 }
 
 /* Units of some lines where rows of dy follow each other, and of pieces of a row where they are long. */
-static void set_units(lines_plan *plan) {
+static void set_units(fewchannels_plan *plan) {
   const falt_tensor *y = &plan->layer.p.output;
   plan->dots = takes_dots(&plan->layer);
   const int64_t most = plan->dots ? DOT_POSITIONS : MOST_POSITIONS, stride = plan->layer.p.axis[2].stride;
@@ -399,7 +399,7 @@ static void set_units(lines_plan *plan) {
   plan->units = y->size[FALT_N] * y->size[FALT_D] * plan->pieces * plan->bands;
 }
 
-static void set_columns(lines_plan *plan) {
+static void set_columns(fewchannels_plan *plan) {
   const falt_layer_kernels *kernels = plan->layer.kernels;
   const int64_t vectors = falt_ceil_div(plan->layer.results, kernels->width);
   plan->columns = vectors * kernels->width;
@@ -408,7 +408,7 @@ static void set_columns(lines_plan *plan) {
 }
 
 /* Slices by the problem alone: the order of sums must not depend on threads. */
-static void set_slices(lines_plan *plan) {
+static void set_slices(fewchannels_plan *plan) {
   plan->rows = plan->layer.taps * plan->layer.channels;
   plan->sums = (size_t)((plan->rows + plan->base.problem.has_bias) * plan->columns);
   const int64_t groups = plan->layer.p.filter.size[FALT_G], room = MOST_PARTIAL / (int64_t)plan->sums;
@@ -419,13 +419,13 @@ static void set_slices(lines_plan *plan) {
 }
 
 /* Elements of all lines of residues. */
-static int64_t residue_count(const lines_plan *plan) {
+static int64_t residue_count(const fewchannels_plan *plan) {
   const int64_t *taps = plan->layer.p.filter.size;
   return plan->lines * taps[FALT_D] * taps[FALT_H] * plan->layer.channels * plan->layer.p.axis[2].stride *
          plan->residue;
 }
 
-static void lay_memory(lines_plan *plan) {
+static void lay_memory(fewchannels_plan *plan) {
   const size_t slots = (size_t)plan->slots.count;
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   scratch_map *at = &plan->at;
@@ -445,12 +445,12 @@ static void lay_memory(lines_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-static falt_plan *plan_lines(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_fewchannels(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
   falt_layer layer;
   const char *reason = falt_layer_init_gradient(&layer, ask->problem, ask->device->isa);
   if (reason) return falt_refuse(ask, "%s", reason);
-  lines_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  fewchannels_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->layer = layer;
   plan->kernels = falt_outer_kernels_for(ask->device->isa);
@@ -468,4 +468,4 @@ static falt_plan *plan_lines(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_wgrad_fewchannels;
 const falt_solver falt_solver_wgrad_fewchannels = {
-    .name = "wgrad-fewchannels", .device_kind = "cpu", .plan = plan_lines};
+    .name = "wgrad-fewchannels", .device_kind = "cpu", .plan = plan_fewchannels};

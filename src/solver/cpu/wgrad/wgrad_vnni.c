@@ -458,7 +458,7 @@ static void lay_memory(falt_outer_tiles_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad_vnni(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
   falt_problem forward = *ask->problem;
   falt_layer layer;
@@ -487,4 +487,4 @@ static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_wgrad_vnni;
-const falt_solver falt_solver_wgrad_vnni = {.name = "wgrad-vnni", .device_kind = "cpu", .plan = plan_tiles};
+const falt_solver falt_solver_wgrad_vnni = {.name = "wgrad-vnni", .device_kind = "cpu", .plan = plan_wgrad_vnni};

@@ -6,13 +6,13 @@
 
 /* ---- applicable */
 
-static bool lie_side_by_side(const falt_tensor *t) {
+static bool is_interleaved(const falt_tensor *t) {
   return t->size[FALT_G] > 1 && t->stride[FALT_G] == 1 &&
          (t->stride[FALT_W] == t->size[FALT_G] || t->size[FALT_W] == 1);
 }
 
 bool falt_cuda_interleaved(const falt_problem *p) {
-  return lie_side_by_side(&p->input) && lie_side_by_side(&p->output);
+  return is_interleaved(&p->input) && is_interleaved(&p->output);
 }
 
 static bool plain_epilogue(const falt_problem *p) {

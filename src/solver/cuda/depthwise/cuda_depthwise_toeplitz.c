@@ -9,20 +9,20 @@
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
 
-typedef struct bands_plan {
+typedef struct toeplitz_plan {
   falt_cuda_plan cuda;
   falt_cuda_depthwise_args args;
   falt_depthwise_toeplitz_shape shape;
   falt_depthwise_toeplitz_tile tile;
   int64_t w_first; /* offset of the first tap in the order of use, in elements */
-} bands_plan;
+} toeplitz_plan;
 
 typedef falt_igemm_roles roles;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const bands_plan *plan = (const bands_plan *)base;
+  const toeplitz_plan *plan = (const toeplitz_plan *)base;
   const falt_problem *p = &base->problem;
   const roles r = falt_igemm_roles_of(p);
   falt_cuda_depthwise_args args = plan->args;
@@ -40,7 +40,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_depthwise_toeplitz_tile *t = &((const bands_plan *)base)->tile;
+  const falt_depthwise_toeplitz_tile *t = &((const toeplitz_plan *)base)->tile;
   falt_text_add(text, "(cuda-depthwise-toeplitz channels=%d images=%d rows=%d segment=%d warps=%d stages=%d blocks=%d)",
                 t->span, t->images, t->slab, t->segment, t->warps, t->stages, t->blocks);
 }
@@ -145,7 +145,7 @@ bool falt_depthwise_toeplitz_describe(const falt_problem *p, falt_depthwise_toep
 /* ---- arguments */
 
 /* dgrad uses the taps in reverse order. */
-static void set_args(bands_plan *plan) {
+static void set_args(toeplitz_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   plan->args = falt_depthwise_args_of(p);
   plan->args.tiles = (unsigned)plan->tile.tiles;
@@ -158,7 +158,7 @@ static void set_args(bands_plan *plan) {
 /* ---- ready */
 
 static falt_status ready(falt_plan *base) {
-  bands_plan *plan = (bands_plan *)base;
+  toeplitz_plan *plan = (toeplitz_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
   const roles r = falt_igemm_roles_of(p);
@@ -180,7 +180,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static const char *choose(bands_plan *plan) {
+static const char *choose(toeplitz_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns are contiguous";
@@ -193,11 +193,11 @@ static const char *choose(bands_plan *plan) {
   return NULL;
 }
 
-static falt_plan *plan_bands(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_toeplitz(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  bands_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  toeplitz_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   why = choose(plan);
   return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
@@ -206,5 +206,5 @@ static falt_plan *plan_bands(const falt_solver *solver, falt_ask *ask) {
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz;
 const falt_solver falt_solver_cuda_depthwise_toeplitz = {.name = "cuda-depthwise-toeplitz",
                                                          .device_kind = "cuda",
-                                                         .plan = plan_bands,
+                                                         .plan = plan_toeplitz,
                                                          .fallbacks = falt_cuda_depthwise_fallbacks};

@@ -8,17 +8,17 @@
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz.h"
 
-typedef struct filter_plan {
+typedef struct wgrad_plan {
   falt_cuda_plan cuda;
   falt_cuda_depthwise_args args;
   falt_depthwise_toeplitz_shape shape;
   falt_depthwise_toeplitz_wgrad_tile tile;
-} filter_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
   args.x = falt_igemm_element(o->input, &p->input);
@@ -35,8 +35,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_depthwise_toeplitz_wgrad_tile *t = &((const filter_plan *)base)->tile;
-  if (((const filter_plan *)base)->shape.inner)
+  const falt_depthwise_toeplitz_wgrad_tile *t = &((const wgrad_plan *)base)->tile;
+  if (((const wgrad_plan *)base)->shape.inner)
     falt_text_add(text, "(cuda-depthwise-toeplitz-wgrad channels=%d rows=%d blocks=%d split-k=%lld)", t->span, t->slab,
                   t->blocks, (long long)t->split_k);
   else
@@ -56,7 +56,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- ready */
 
 static falt_status ready(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
+  wgrad_plan *plan = (wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   const char *type = falt_type_name(p->input.type);
   falt_cuda_kernel kernel = {
@@ -77,7 +77,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static const char *choose(filter_plan *plan, falt_ask *ask) {
+static const char *choose(wgrad_plan *plan, falt_ask *ask) {
   const falt_machine machine = falt_cuda_machine(ask->device);
   if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns are contiguous";
@@ -93,11 +93,11 @@ static const char *choose(filter_plan *plan, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   why = choose(plan, ask);
   return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
@@ -106,5 +106,5 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad;
 const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad = {.name = "cuda-depthwise-toeplitz-wgrad",
                                                                .device_kind = "cuda",
-                                                               .plan = plan_filter,
+                                                               .plan = plan_wgrad,
                                                                .fallbacks = falt_cuda_depthwise_fallbacks};

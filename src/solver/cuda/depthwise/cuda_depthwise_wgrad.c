@@ -6,12 +6,12 @@
 #include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/depthwise/cuda_depthwise.h"
 
-typedef struct filter_plan {
+typedef struct wgrad_plan {
   falt_plan base;
   falt_depthwise_cut wide, narrow; /* narrow: for any address */
   falt_cu_function sum;            /* of the split-K slices */
   falt_cuda_depthwise_args args;
-} filter_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
@@ -20,7 +20,7 @@ static int channels_of_block(const falt_depthwise_cut *c) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
   args.x = falt_igemm_element(o->input, &p->input);
@@ -40,7 +40,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   falt_text_add(text, "(cuda-depthwise-wgrad ");
   falt_depthwise_print(&plan->wide, text);
   falt_text_add(text, " lanes=%d split-k=%lld)", plan->wide.tile.lanes, (long long)plan->wide.tile.split_k);
@@ -59,7 +59,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- ready */
 
-static falt_status ready_cut(const filter_plan *plan, falt_depthwise_cut *c) {
+static falt_status ready_cut(const wgrad_plan *plan, falt_depthwise_cut *c) {
   const falt_problem *p = &plan->base.problem;
   falt_cuda_kernel kernel = {.source = "cuda_depthwise_wgrad.cu", .entry = "falt_depthwise_wgrad"};
   falt_depthwise_defines(p, c, &kernel);
@@ -71,7 +71,7 @@ static falt_status ready_cut(const filter_plan *plan, falt_depthwise_cut *c) {
 }
 
 static falt_status ready(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
+  wgrad_plan *plan = (wgrad_plan *)base;
   FALT_TRY(ready_cut(plan, &plan->wide));
   FALT_TRY(ready_cut(plan, &plan->narrow));
   return falt_depthwise_sum_kernel(base, &plan->sum);
@@ -79,11 +79,11 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   if (!falt_depthwise_cut_of(&plan->wide, ask, false) || !falt_depthwise_cut_of(&plan->narrow, ask, true)) {
     destroy(&plan->base);
@@ -98,4 +98,4 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_depthwise_wgrad;
 const falt_solver falt_solver_cuda_depthwise_wgrad = {
-    .name = "cuda-depthwise-wgrad", .device_kind = "cuda", .plan = plan_filter};
+    .name = "cuda-depthwise-wgrad", .device_kind = "cuda", .plan = plan_wgrad};

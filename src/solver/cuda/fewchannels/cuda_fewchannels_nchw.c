@@ -10,13 +10,13 @@
 
 enum { MOST_SLOTS = 16, MOST_TAPS = 8 };
 
-typedef struct strips_plan {
+typedef struct fewchannels_plan {
   falt_cuda_plan cuda;
   falt_fewchannels_nchw_problem layer;
   falt_fewchannels_nchw_tile tile;
   falt_cuda_fewchannels_nchw_args args;
   int unit[2]; /* contiguous elements of x of one load, of y of one store */
-} strips_plan;
+} fewchannels_plan;
 
 /* ---- execute */
 
@@ -25,7 +25,7 @@ static bool aligned(const void *data, int unit) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const strips_plan *plan = (const strips_plan *)base;
+  const fewchannels_plan *plan = (const fewchannels_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_fewchannels_nchw_args a = plan->args;
   a.x = falt_igemm_element(o->input, &p->input);
@@ -43,9 +43,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_fewchannels_nchw_tile *t = &((const strips_plan *)base)->tile;
+  const falt_fewchannels_nchw_tile *t = &((const fewchannels_plan *)base)->tile;
   falt_text_add(text, "(cuda-fewchannels-nchw channels=%d%s walk=%d blocks=%d)", 8 * t->eights,
-                ((const strips_plan *)base)->layer.inner ? " innermost" : "", t->walk, t->blocks);
+                ((const fewchannels_plan *)base)->layer.inner ? " innermost" : "", t->walk, t->blocks);
 }
 
 /* ---- applicable */
@@ -82,7 +82,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-static void describe(strips_plan *plan) {
+static void describe(fewchannels_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   falt_fewchannels_nchw_problem *l = &plan->layer;
   *l = (falt_fewchannels_nchw_problem){
@@ -100,7 +100,7 @@ static void describe(strips_plan *plan) {
   }
 }
 
-static void fill_args(strips_plan *plan) {
+static void fill_args(fewchannels_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output, *w = &p->filter, *r = &p->residual;
   const falt_fewchannels_nchw_tile *t = &plan->tile;
@@ -136,7 +136,7 @@ static void fill_args(strips_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  strips_plan *plan = (strips_plan *)base;
+  fewchannels_plan *plan = (fewchannels_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
   falt_cuda_kernel kernel = {.source = "cuda_fewchannels_nchw.cu", .entry = "falt_fewchannels_nchw"};
@@ -151,11 +151,11 @@ static falt_status ready(falt_plan *base) {
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
-static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_fewchannels(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  strips_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  fewchannels_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan);
@@ -171,4 +171,4 @@ static falt_plan *plan_strips(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_fewchannels_nchw;
 const falt_solver falt_solver_cuda_fewchannels_nchw = {
-    .name = "cuda-fewchannels-nchw", .device_kind = "cuda", .plan = plan_strips};
+    .name = "cuda-fewchannels-nchw", .device_kind = "cuda", .plan = plan_fewchannels};

@@ -9,14 +9,14 @@
 
 enum { MOST_CHANNELS = 8, MOST_TAPS = 32, MOST_STRIDE = 8, MOST_DILATION = 8 };
 
-typedef struct first_plan {
+typedef struct fewchannels_plan {
   falt_cuda_plan cuda;
   falt_fewchannels_nhwc_problem layer;
   falt_fewchannels_nhwc_tile tile;
   falt_cuda_fewchannels_nhwc_args args;
   int unit;   /* contiguous elements of y of one store, if it is aligned */
   bool boxed; /* TMA stores them */
-} first_plan;
+} fewchannels_plan;
 
 /* ---- execute */
 
@@ -31,7 +31,7 @@ falt_gpu_map falt_fewchannels_nhwc_rows_of(const falt_tensor *t, void *data, int
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const first_plan *plan = (const first_plan *)base;
+  const fewchannels_plan *plan = (const fewchannels_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_fewchannels_nhwc_args a = plan->args;
   a.x = falt_igemm_element(o->input, &p->input);
@@ -56,7 +56,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_fewchannels_nhwc_tile *t = &((const first_plan *)base)->tile;
+  const falt_fewchannels_nhwc_tile *t = &((const fewchannels_plan *)base)->tile;
   falt_text_add(text, "(cuda-fewchannels-nhwc pixels=%dx%d channels=%d rows=%d batches=%d walk=%d)", t->rows,
                 t->width * t->paired, t->parts * 64 / t->paired, t->rows, t->batches, t->walk);
 }
@@ -125,7 +125,7 @@ falt_fewchannels_nhwc_problem falt_fewchannels_nhwc_layer_of(const falt_problem 
 }
 
 /* As many neighbouring outputs as divide their line and all distances between lines. */
-static int unit_of(const first_plan *plan) {
+static int unit_of(const fewchannels_plan *plan) {
   const falt_tensor *y = &plan->cuda.base.problem.output;
   const int inner = plan->layer.planar ? FALT_W : FALT_C;
   const int64_t all = y->size[inner] | falt_igemm_unit(y, inner, 8);
@@ -158,7 +158,7 @@ falt_cuda_fewchannels_nhwc_args falt_fewchannels_nhwc_args_of(const falt_problem
   return a;
 }
 
-static void fill_args(first_plan *plan) {
+static void fill_args(fewchannels_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *y = &p->output, *w = &p->filter;
   falt_cuda_fewchannels_nhwc_args *a = &plan->args;
@@ -175,7 +175,7 @@ static void fill_args(first_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  first_plan *plan = (first_plan *)base;
+  fewchannels_plan *plan = (fewchannels_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_tensor *w = &p->filter;
   falt_cuda_kernel kernel = {
@@ -195,11 +195,11 @@ static falt_status ready(falt_plan *base) {
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
-static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_fewchannels(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  first_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  fewchannels_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   plan->layer = falt_fewchannels_nhwc_layer_of(&plan->cuda.base.problem);
@@ -215,4 +215,4 @@ static falt_plan *plan_first(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_fewchannels_nhwc;
 const falt_solver falt_solver_cuda_fewchannels_nhwc = {
-    .name = "cuda-fewchannels-nhwc", .device_kind = "cuda", .plan = plan_first};
+    .name = "cuda-fewchannels-nhwc", .device_kind = "cuda", .plan = plan_fewchannels};

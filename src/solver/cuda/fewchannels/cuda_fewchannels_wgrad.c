@@ -7,18 +7,18 @@
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels.h"
 
-typedef struct filter_plan {
+typedef struct wgrad_plan {
   falt_cuda_plan cuda;
   falt_fewchannels_wgrad_problem layer;
   falt_fewchannels_wgrad_tile tile;
   falt_cuda_fewchannels_wgrad_args args;
   falt_cuda_igemm_wgrad_args sum_args;
-} filter_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   const falt_fewchannels_wgrad_tile *t = &plan->tile;
   falt_cuda_fewchannels_wgrad_args a = plan->args;
@@ -38,7 +38,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_fewchannels_wgrad_tile *t = &((const filter_plan *)base)->tile;
+  const falt_fewchannels_wgrad_tile *t = &((const wgrad_plan *)base)->tile;
   const falt_fewchannels_nhwc_tile *l = &t->layer;
   falt_text_add(text,
                 "(cuda-fewchannels-wgrad pixels=%dx%d channels=%d taps=%d stages=%d batches=%d walk=%d split-k=%lld)",
@@ -63,7 +63,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- plan */
 
 static falt_status ready(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
+  wgrad_plan *plan = (wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   const char *type = falt_type_name(p->input.type);
   uint16_t one;
@@ -81,11 +81,11 @@ static falt_status ready(falt_plan *base) {
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
-static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_machine machine = falt_cuda_machine(ask->device);
@@ -109,6 +109,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 extern const falt_solver falt_solver_cuda_fewchannels_wgrad;
 const falt_solver falt_solver_cuda_fewchannels_wgrad = {.name = "cuda-fewchannels-wgrad",
                                                         .device_kind = "cuda",
-                                                        .plan = plan_filter,
+                                                        .plan = plan_wgrad,
                                                         .spreads = true,
                                                         .fallbacks = falt_cuda_fallbacks};

@@ -11,15 +11,15 @@
 
 enum { PLANE, ROW, COLUMN };
 
-typedef struct sweep_plan {
+typedef struct blocking_plan {
   falt_taps_plan taps;
   falt_25d sweep;
-} sweep_plan;
+} blocking_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const sweep_plan *plan = (const sweep_plan *)base;
+  const blocking_plan *plan = (const blocking_plan *)base;
   const falt_25d *s = &plan->sweep;
   falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, s->x_vector, s->y_vector);
   const int64_t blocks = s->count[PLANE] * s->count[ROW] * s->count[COLUMN] * plan->taps.problem.batch;
@@ -29,7 +29,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const sweep_plan *plan = (const sweep_plan *)base;
+  const blocking_plan *plan = (const blocking_plan *)base;
   const falt_25d *s = &plan->sweep;
   falt_text_add(text, "(%s ", base->solver->name);
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
@@ -44,7 +44,7 @@ static void destroy(falt_plan *base) {
 /* ---- ready */
 
 static falt_status ready(falt_plan *base) {
-  sweep_plan *plan = (sweep_plan *)base;
+  blocking_plan *plan = (blocking_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_25d.cu", .entry = "falt_25d"};
   falt_taps_defines(&kernel, &plan->taps);
   falt_25d_defines(&kernel, &plan->sweep);
@@ -54,7 +54,7 @@ static falt_status ready(falt_plan *base) {
 /* ---- plan */
 
 /* Blocks are numbered in 31 bits; so are a plane's elements. */
-static const char *too_large(const sweep_plan *plan) {
+static const char *too_large(const blocking_plan *plan) {
   const falt_25d *s = &plan->sweep;
   const falt_tile_problem *p = &plan->taps.problem;
   const double blocks = (double)s->count[PLANE] * (double)s->count[ROW] * (double)s->count[COLUMN] * (double)p->batch;
@@ -91,7 +91,7 @@ static void turn(falt_taps_plan *plan) {
   a->y_row = y_plane;
 }
 
-static const char *choose(sweep_plan *plan) {
+static const char *choose(blocking_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
   if (!falt_25d_choose(&plan->taps.problem, &machine, &plan->sweep)) return plan->sweep.rejected;
   return too_large(plan);
@@ -103,7 +103,7 @@ falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int 
     falt_refuse(ask, "a stride or dilation is not 1");
     return NULL;
   }
-  sweep_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
+  blocking_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
   if (!plan) return NULL;
   if (plan->taps.axis[PLANE] < 0 && terms == 0) turn(&plan->taps);
   const char *why = choose(plan);

@@ -104,22 +104,25 @@ static falt_plan *plan_terms(const falt_solver *solver, falt_ask *ask, falt_taps
   return plan ? &plan->base : NULL;
 }
 
-static falt_plan *plan_tiles(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
   return plan_terms(solver, ask, falt_tile_plan_new);
 }
 
-static falt_plan *plan_sweep(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_separable_volume(const falt_solver *solver, falt_ask *ask) {
   return plan_terms(solver, ask, falt_25d_plan_new);
 }
 
-static falt_plan *plan_march(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_separable_25d(const falt_solver *solver, falt_ask *ask) {
   return plan_terms(solver, ask, falt_separable_25d_plan_new);
 }
 
 extern const falt_solver falt_solver_cuda_separable, falt_solver_cuda_separable_volume, falt_solver_cuda_separable_25d;
 const falt_solver falt_solver_cuda_separable_25d = {
-    .name = "cuda-separable-25d", .device_kind = "cuda", .plan = plan_march, .spreads = true, .factors = true};
+    .name = "cuda-separable-25d", .device_kind = "cuda", .plan = plan_separable_25d, .spreads = true, .factors = true};
 const falt_solver falt_solver_cuda_separable = {
-    .name = "cuda-separable", .device_kind = "cuda", .plan = plan_tiles, .spreads = true, .factors = true};
-const falt_solver falt_solver_cuda_separable_volume = {
-    .name = "cuda-separable-volume", .device_kind = "cuda", .plan = plan_sweep, .spreads = true, .factors = true};
+    .name = "cuda-separable", .device_kind = "cuda", .plan = plan_separable, .spreads = true, .factors = true};
+const falt_solver falt_solver_cuda_separable_volume = {.name = "cuda-separable-volume",
+                                                       .device_kind = "cuda",
+                                                       .plan = plan_separable_volume,
+                                                       .spreads = true,
+                                                       .factors = true};

@@ -6,15 +6,15 @@
 
 enum { PLANE, ROW, COLUMN };
 
-typedef struct march_plan {
+typedef struct blocking_plan {
   falt_taps_plan taps;
   falt_separable_25d march;
-} march_plan;
+} blocking_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const march_plan *plan = (const march_plan *)base;
+  const blocking_plan *plan = (const blocking_plan *)base;
   const falt_tile_problem *p = &plan->taps.problem;
   const falt_separable_25d *m = &plan->march;
   const int x_vector = 16 / p->x_bytes, y_vector = m->width < 16 / p->y_bytes ? m->width : 16 / p->y_bytes;
@@ -28,7 +28,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const march_plan *plan = (const march_plan *)base;
+  const blocking_plan *plan = (const blocking_plan *)base;
   const falt_separable_25d *m = &plan->march;
   falt_text_add(text, "(%s ", base->solver->name);
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
@@ -43,7 +43,7 @@ static void destroy(falt_plan *base) {
 /* ---- ready */
 
 static falt_status ready(falt_plan *base) {
-  march_plan *plan = (march_plan *)base;
+  blocking_plan *plan = (blocking_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_separable_25d.cu", .entry = "falt_separable_25d"};
   falt_taps_defines(&kernel, &plan->taps);
   falt_separable_25d_defines(&kernel, &plan->taps.problem, &plan->march);
@@ -52,7 +52,7 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static const char *choose(march_plan *plan) {
+static const char *choose(blocking_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
   const falt_separable_25d *m = &plan->march;
   if (!falt_separable_25d_choose(&plan->taps.problem, &machine, &plan->march)) return m->rejected;
@@ -66,7 +66,7 @@ falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask 
     falt_refuse(ask, "a stride or dilation is not 1");
     return NULL;
   }
-  march_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
+  blocking_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
   if (!plan) return NULL;
   const char *why = choose(plan);
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);

@@ -11,7 +11,7 @@
 #include "solver/cuda/common/cuda_filter.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 
-typedef struct blocked_plan {
+typedef struct tiled_plan {
   falt_plan base;
   falt_cu_function function;
   falt_cuda_tiled_args args;
@@ -21,7 +21,7 @@ typedef struct blocked_plan {
   int pixel, epilogue; /* epilogue: cuda_tiled.cu's EPILOGUE */
   bool wide;           /* sums in double */
   bool x_aligned, y_aligned;
-} blocked_plan;
+} tiled_plan;
 
 /* ---- execute */
 
@@ -34,7 +34,7 @@ static bool aligned(const void *data, const falt_tensor *t, int elements) {
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const blocked_plan *plan = (const blocked_plan *)base;
+  const tiled_plan *plan = (const tiled_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_tiled_args args = plan->args;
   args.x = element(o->input, &p->input);
@@ -52,7 +52,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const blocked_plan *plan = (const blocked_plan *)base;
+  const tiled_plan *plan = (const tiled_plan *)base;
   const falt_tiled *b = &plan->block;
   falt_text_add(text, "(cuda-tiled %dx%dx%d*%d%s threads=%dx%d window=%d band=%dx%d shared=%d buffers=%d%s)", b->depth,
                 b->rows, b->groups, b->group, b->dense ? "" : " spread", b->lines, b->lanes,
@@ -61,7 +61,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  falt_gpu_release(base->device->gpu, ((blocked_plan *)base)->filter);
+  falt_gpu_release(base->device->gpu, ((tiled_plan *)base)->filter);
   falt_free(base);
 }
 
@@ -117,7 +117,7 @@ static int64_t stride_of(const falt_tensor *t, int dim) {
   return t->size[dim] == 1 ? 0 : t->stride[dim];
 }
 
-static void set_filter_args(blocked_plan *plan) {
+static void set_filter_args(tiled_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *w = &p->filter;
   falt_cuda_tiled_args *a = &plan->args;
@@ -131,7 +131,7 @@ static void set_filter_args(blocked_plan *plan) {
   a->w_batch[1] = stride_of(w, FALT_K) * (int64_t)falt_type_size(w->type);
 }
 
-static void set_args(blocked_plan *plan) {
+static void set_args(tiled_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
@@ -162,7 +162,7 @@ static bool lines_aligned(const falt_tensor *t, int64_t elements) {
   return true;
 }
 
-static bool choose_block(blocked_plan *plan) {
+static bool choose_block(tiled_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_cuda_tiled_args *a = &plan->args;
   const falt_machine machine = falt_cuda_machine(plan->base.device);
@@ -183,7 +183,7 @@ static bool choose_block(blocked_plan *plan) {
   return falt_tiled_choose(&blocks, &machine, &plan->block);
 }
 
-static bool count_blocks(blocked_plan *plan) {
+static bool count_blocks(tiled_plan *plan) {
   falt_cuda_tiled_args *a = &plan->args;
   const falt_tiled *b = &plan->block;
   a->column_blocks = (int)falt_ceil_div(a->out_columns, (int64_t)b->lanes * b->groups * b->group);
@@ -198,7 +198,7 @@ static bool count_blocks(blocked_plan *plan) {
   return blocks <= INT32_MAX;
 }
 
-static void add_types(falt_cuda_kernel *kernel, const blocked_plan *plan) {
+static void add_types(falt_cuda_kernel *kernel, const tiled_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   falt_cuda_define(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
   falt_cuda_define(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
@@ -226,14 +226,14 @@ static void add_block(falt_cuda_kernel *kernel, const falt_tiled *b) {
 }
 
 static falt_status ready(falt_plan *base) {
-  blocked_plan *plan = (blocked_plan *)base;
+  tiled_plan *plan = (tiled_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_tiled.cu", .entry = "falt_tiled"};
   add_types(&kernel, plan);
   add_block(&kernel, &plan->block);
   return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function);
 }
 
-static falt_status upload(blocked_plan *plan, const falt_ask *ask) {
+static falt_status upload(tiled_plan *plan, const falt_ask *ask) {
   const falt_tensor *w = &ask->problem->filter;
   if (!ask->filter_values) return FALT_OK;
   plan->base.packed = true;
@@ -241,7 +241,7 @@ static falt_status upload(blocked_plan *plan, const falt_ask *ask) {
                           (size_t)falt_tensor_span(w) * falt_type_size(w->type));
 }
 
-static falt_plan *refuse(falt_ask *ask, blocked_plan *plan, const char *why) {
+static falt_plan *refuse(falt_ask *ask, tiled_plan *plan, const char *why) {
   destroy(&plan->base);
   return falt_refuse(ask, "%s", why);
 }
@@ -251,11 +251,11 @@ static int epilogue_of(const falt_problem *p) {
   return p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY ? 2 : 1;
 }
 
-static falt_plan *plan_blocked(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_tiled(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = inapplicable(ask->problem);
   if (why) return falt_refuse(ask, "%s", why);
-  blocked_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  tiled_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->pixel = interleaved(ask->problem) ? (int)ask->problem->input.size[FALT_G] : 1;
   plan->wide = needs_double(ask->problem);
@@ -273,4 +273,4 @@ static falt_plan *plan_blocked(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_tiled;
-const falt_solver falt_solver_cuda_tiled = {.name = "cuda-tiled", .device_kind = "cuda", .plan = plan_blocked};
+const falt_solver falt_solver_cuda_tiled = {.name = "cuda-tiled", .device_kind = "cuda", .plan = plan_tiled};

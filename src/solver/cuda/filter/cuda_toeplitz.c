@@ -15,7 +15,7 @@
 
 enum { PLANE, ROW, COLUMN };
 
-typedef struct banded_plan {
+typedef struct toeplitz_plan {
   falt_plan base;
   falt_cu_function function;
   falt_cuda_toeplitz_args args;
@@ -27,7 +27,7 @@ typedef struct banded_plan {
   int64_t blocks; /* of the launch */
   double *taps;   /* until the bands are on the GPU */
   void *memory;   /* on the GPU: band matrices, start values of sums, taps in f32 */
-} banded_plan;
+} toeplitz_plan;
 
 /* ---- execute */
 
@@ -38,7 +38,7 @@ static bool is_aligned(int64_t row, int64_t plane, const long long batch[2], fal
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const banded_plan *plan = (const banded_plan *)base;
+  const toeplitz_plan *plan = (const toeplitz_plan *)base;
   const falt_tensor *x = &base->problem.input, *y = &base->problem.output;
   const int64_t x_bytes = (int64_t)falt_type_size(x->type), y_bytes = (int64_t)falt_type_size(y->type);
   falt_cuda_toeplitz_args args = plan->args;
@@ -54,7 +54,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   static const char *const kinds[] = {"s8", "f16", "bf16", "tf32"}, *const places[] = {"registers", "shared", "global"};
-  const banded_plan *plan = (const banded_plan *)base;
+  const toeplitz_plan *plan = (const toeplitz_plan *)base;
   const falt_toeplitz_cut *c = &plan->cut;
   falt_text_add(text, "(cuda-toeplitz %s parts=%d bands=%s tiles=%dx%d%s%s steps=%d)", kinds[plan->bands.kind],
                 plan->bands.parts, places[c->place], c->tiles, c->groups,
@@ -62,7 +62,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  banded_plan *plan = (banded_plan *)base;
+  toeplitz_plan *plan = (toeplitz_plan *)base;
   falt_gpu_release(base->device->gpu, plan->memory);
   falt_free(plan->taps);
   falt_free(plan);
@@ -93,7 +93,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* The error of the split taps, relative to the sum of magnitudes; 0 if it is below rounding. Outputs that are rounded
  * to integers hide small fractions of a unit. */
-static double error_of(const banded_plan *plan) {
+static double error_of(const toeplitz_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_type x = p->input.type, y = p->output.type;
   const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x)), loss = plan->bands.error * fabs(p->alpha);
@@ -152,7 +152,7 @@ static bool are_finite(const falt_problem *p, const double *taps) {
   return finite;
 }
 
-static void set_args(banded_plan *plan, const int axis[3]) {
+static void set_args(toeplitz_plan *plan, const int axis[3]) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
@@ -192,7 +192,7 @@ static void set_steps(falt_cuda_toeplitz_args *a, const falt_problem *p) {
 }
 
 /* Tiles along columns: lower ones at the ends of rows, and as first and last of the other columns. */
-static void cut_rows(banded_plan *plan) {
+static void cut_rows(toeplitz_plan *plan) {
   falt_cuda_toeplitz_args *a = &plan->args;
   const falt_toeplitz_cut *c = &plan->cut;
   a->steps = c->steps;
@@ -204,7 +204,7 @@ static void cut_rows(banded_plan *plan) {
   a->row_tiles = between > 0 ? (int)falt_ceil_div(between, c->steps) : 0;
 }
 
-static bool cut_image(banded_plan *plan) {
+static bool cut_image(toeplitz_plan *plan) {
   falt_cuda_toeplitz_args *a = &plan->args;
   const falt_problem *p = &plan->base.problem;
   const falt_machine machine = falt_cuda_machine(plan->base.device);
@@ -226,7 +226,7 @@ static bool cut_image(banded_plan *plan) {
 }
 
 /* The persistent variant: rows pass through shared memory, and no more blocks start than fit on the GPU. */
-static void choose_ring(banded_plan *plan) {
+static void choose_ring(toeplitz_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const int before = (int)p->axis[FALT_W - FALT_D].pad[0] * plan->pixel;
   const int64_t resident = (int64_t)falt_gpu_about(plan->base.device->gpu)->multiprocessors * plan->cut.blocks;
@@ -237,7 +237,7 @@ static void choose_ring(banded_plan *plan) {
   if (plan->ringed && plan->blocks > resident) plan->blocks = resident;
 }
 
-static falt_status upload(banded_plan *plan) {
+static falt_status upload(toeplitz_plan *plan) {
   enum { STARTS = 4 };
   falt_gpu *gpu = plan->base.device->gpu;
   const falt_tensor *w = &plan->base.problem.filter;
@@ -269,7 +269,7 @@ static bool reaches_far(const falt_problem *p) {
   return false;
 }
 
-static void add_defines(const banded_plan *plan, falt_cuda_kernel *kernel) {
+static void add_defines(const toeplitz_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->base.problem;
   const falt_type x = p->input.type, taps = falt_type_is_byte(x) ? FALT_S8 : x;
   int axis[3];
@@ -298,7 +298,7 @@ static void add_defines(const banded_plan *plan, falt_cuda_kernel *kernel) {
 }
 
 static falt_status ready(falt_plan *base) {
-  banded_plan *plan = (banded_plan *)base;
+  toeplitz_plan *plan = (toeplitz_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_toeplitz.cu", .entry = "falt_toeplitz", .shared_bytes = plan->cut.shared_bytes};
   add_defines(plan, &kernel);
@@ -311,7 +311,7 @@ static falt_status ready(falt_plan *base) {
 
 /* Interleaved bytes are separated if rows stay in registers: the band matrices are then denser. False if the image has
  * too many tiles. */
-static bool make_bands(banded_plan *plan, const int taps[3]) {
+static bool make_bands(toeplitz_plan *plan, const int taps[3]) {
   const falt_problem *p = &plan->base.problem;
   const falt_toeplitz_kind kind = kind_of(p->input.type);
   const bool bytes = kind == FALT_BANDS_BYTES && falt_type_size(p->output.type) == 1;
@@ -325,7 +325,7 @@ static bool make_bands(banded_plan *plan, const int taps[3]) {
 }
 
 /* Outputs whose every sum is an integer stay exact. */
-static void make_bias(banded_plan *plan) {
+static void make_bias(toeplitz_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_type x = p->input.type;
   const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x));
@@ -337,12 +337,12 @@ static void make_bias(banded_plan *plan) {
   plan->args.beta = plan->bias.offset;
 }
 
-static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_toeplitz(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const falt_problem *p = ask->problem;
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  banded_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  toeplitz_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   int axis[3], taps[3];
   if (!plan) return NULL;
   plan->taps = read_taps(p, ask->filter_values);
@@ -375,4 +375,4 @@ static falt_plan *plan_banded(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_toeplitz;
-const falt_solver falt_solver_cuda_toeplitz = {.name = "cuda-toeplitz", .device_kind = "cuda", .plan = plan_banded};
+const falt_solver falt_solver_cuda_toeplitz = {.name = "cuda-toeplitz", .device_kind = "cuda", .plan = plan_toeplitz};

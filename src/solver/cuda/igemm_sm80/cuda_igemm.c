@@ -379,7 +379,7 @@ static bool make(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r
   return false;
 }
 
-static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {falt_igemm_execute, print, destroy, falt_igemm_ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
@@ -400,4 +400,4 @@ static falt_plan *plan_gemm(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_igemm;
-const falt_solver falt_solver_cuda_igemm = {.name = "cuda-igemm", .device_kind = "cuda", .plan = plan_gemm};
+const falt_solver falt_solver_cuda_igemm = {.name = "cuda-igemm", .device_kind = "cuda", .plan = plan_igemm};

@@ -9,7 +9,7 @@
 enum { LEAST_ROWS = 16, VECTOR = FALT_IGEMM_VECTOR };
 enum { Y, X };
 
-typedef struct filter_plan {
+typedef struct wgrad_plan {
   falt_plan base;
   falt_cu_function function, sum;
   falt_cuda_igemm_wgrad_args args;
@@ -18,12 +18,12 @@ typedef struct filter_plan {
   int merged;
   bool fold, split;
   void *memory; /* on the GPU: the constant, a one, tables */
-} filter_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_igemm_wgrad_args args = plan->args;
   args.y.data = falt_igemm_element(o->output, &p->output);
@@ -45,7 +45,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_igemm_wgrad_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad %s %dx%d pixels=%d stages=%d warps=%dx%d blocks=%d split-k=%lld",
                 plan->split ? "3xtf32" : "mma", t->bm, t->bn, t->pixels, t->stages, t->warps[0], t->warps[1], t->blocks,
@@ -58,7 +58,7 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  falt_gpu_release(base->device->gpu, ((filter_plan *)base)->memory);
+  falt_gpu_release(base->device->gpu, ((wgrad_plan *)base)->memory);
   falt_free(base);
 }
 
@@ -81,22 +81,22 @@ static int64_t taps_of(const falt_problem *p) {
   return p->filter.size[FALT_D] * p->filter.size[FALT_H] * p->filter.size[FALT_W];
 }
 
-static int64_t rows_of(const filter_plan *plan) {
+static int64_t rows_of(const wgrad_plan *plan) {
   return plan->base.problem.output.size[FALT_C] * plan->merged;
 }
 
-static int64_t channels_of(const filter_plan *plan) {
+static int64_t channels_of(const wgrad_plan *plan) {
   return plan->base.problem.input.size[FALT_C] * plan->merged;
 }
 
 /* Channels of a piece. */
-static int64_t piece_channels(const filter_plan *plan, int which) {
+static int64_t piece_channels(const wgrad_plan *plan, int which) {
   const falt_igemm_piece *piece = &plan->piece[which];
   return piece->gather ? piece->gather : piece->unit / size_of(&plan->base.problem.input);
 }
 
 /* The taps, and for the bias gradient a piece whose first column is ones. */
-static int64_t columns_of(const filter_plan *plan) {
+static int64_t columns_of(const wgrad_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   return taps_of(p) * channels_of(plan) + (p->has_bias ? 1 : 0);
 }
@@ -113,7 +113,7 @@ static bool needs_places(const falt_problem *p) {
 
 /* ---- plan: the tile */
 
-static bool choose_tile(filter_plan *plan, falt_ask *ask) {
+static bool choose_tile(wgrad_plan *plan, falt_ask *ask) {
   const falt_problem *p = &plan->base.problem;
   const falt_machine machine = falt_cuda_machine(plan->base.device);
   const falt_igemm_wgrad_shape shape = {.pixels = pixels_of(p),
@@ -145,7 +145,7 @@ static falt_igemm_axis axis_of(const falt_problem *p, int i) {
 
 static const falt_igemm_phase one_tap[3] = {{.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}};
 
-static void find_phase(const filter_plan *plan, falt_igemm_phase phase[3]) {
+static void find_phase(const wgrad_plan *plan, falt_igemm_phase phase[3]) {
   for (int i = 0; i < 3; i++) {
     const falt_igemm_axis axis = axis_of(&plan->base.problem, i);
     phase[i] = falt_igemm_forward(&axis);
@@ -165,7 +165,7 @@ static falt_cuda_igemm_phase device_phase(const falt_problem *p, const falt_igem
   return d;
 }
 
-static bool set_args(filter_plan *plan, falt_ask *ask) {
+static bool set_args(wgrad_plan *plan, falt_ask *ask) {
   const falt_problem *p = &plan->base.problem;
   const falt_tensor *w = &p->filter;
   const falt_igemm_wgrad_tile *t = &plan->tile;
@@ -202,17 +202,17 @@ static bool set_args(filter_plan *plan, falt_ask *ask) {
 
 /* ---- ready */
 
-static int64_t entries_of(const filter_plan *plan, int which) {
+static int64_t entries_of(const wgrad_plan *plan, int which) {
   const int64_t columns =
       which == Y ? (int64_t)plan->args.row_tiles * plan->tile.bm : (int64_t)plan->args.column_tiles * plan->tile.bn;
   return falt_ceil_div(columns, piece_channels(plan, which));
 }
 
-static size_t entry_bytes(const filter_plan *plan) {
+static size_t entry_bytes(const wgrad_plan *plan) {
   return plan->fold ? sizeof(falt_cuda_igemm_place) : sizeof(falt_cuda_igemm_entry);
 }
 
-static falt_igemm_depth depth_of(const filter_plan *plan, int which) {
+static falt_igemm_depth depth_of(const wgrad_plan *plan, int which) {
   const falt_cuda_igemm_source *source = which == Y ? &plan->args.y : &plan->args.x;
   return (falt_igemm_depth){.channels = which == Y ? rows_of(plan) : channels_of(plan),
                             .piece = piece_channels(plan, which),
@@ -221,14 +221,14 @@ static falt_igemm_depth depth_of(const filter_plan *plan, int which) {
                             .channel_bytes = source->channel};
 }
 
-static bool fill_table(const filter_plan *plan, int which, const falt_igemm_phase phase[3], char *table) {
+static bool fill_table(const wgrad_plan *plan, int which, const falt_igemm_phase phase[3], char *table) {
   const falt_igemm_depth depth = depth_of(plan, which);
   return plan->fold ? falt_igemm_places(&depth, phase, (falt_cuda_igemm_place *)(void *)table)
                     : falt_igemm_entries(&depth, phase, (falt_cuda_igemm_entry *)(void *)table);
 }
 
 /* The entry behind the taps becomes a one, which sums y alone. */
-static void add_one(const filter_plan *plan, char *table) {
+static void add_one(const wgrad_plan *plan, char *table) {
   const int64_t at = taps_of(&plan->base.problem) * channels_of(plan) / piece_channels(plan, X);
   if (plan->fold)
     ((falt_cuda_igemm_place *)(void *)table)[at].channel = FALT_CUDA_IGEMM_ONES;
@@ -236,7 +236,7 @@ static void add_one(const filter_plan *plan, char *table) {
     ((falt_cuda_igemm_entry *)(void *)table)[at].bits = FALT_CUDA_IGEMM_ONE | FALT_CUDA_IGEMM_EXISTS;
 }
 
-static bool fill_tables(const filter_plan *plan, char *y, char *x) {
+static bool fill_tables(const wgrad_plan *plan, char *y, char *x) {
   falt_igemm_phase phase[3];
   find_phase(plan, phase);
   if (!fill_table(plan, Y, one_tap, y) || !fill_table(plan, X, phase, x)) return false;
@@ -245,7 +245,7 @@ static bool fill_tables(const filter_plan *plan, char *y, char *x) {
 }
 
 /* The constant, a one, and the tables. */
-static falt_status upload_tables(filter_plan *plan) {
+static falt_status upload_tables(wgrad_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const int64_t size = size_of(&p->input), bytes = (int64_t)entry_bytes(plan);
   const int64_t y_at = (int64_t)2 * VECTOR, x_at = falt_round_up(y_at + entries_of(plan, Y) * bytes, VECTOR);
@@ -267,7 +267,7 @@ static falt_status upload_tables(filter_plan *plan) {
   return FALT_OK;
 }
 
-static falt_cuda_kernel kernel_of(const filter_plan *plan) {
+static falt_cuda_kernel kernel_of(const wgrad_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_igemm_wgrad_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "cuda_wgrad.cu", .entry = "falt_igemm_wgrad", .shared_bytes = t->shared_bytes};
@@ -295,7 +295,7 @@ static falt_cuda_kernel kernel_of(const filter_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
+  wgrad_plan *plan = (wgrad_plan *)base;
   const falt_cuda_kernel kernel = kernel_of(plan);
   falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
   falt_cuda_define(&sum, "SUM=%s", falt_cuda_types[falt_type_accumulator(base->problem.input.type)].element);
@@ -307,11 +307,11 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_problem *p = &plan->base.problem;
   plan->merged = falt_igemm_merge(p, p->output.size[FALT_C], LEAST_ROWS);
@@ -331,4 +331,4 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_wgrad;
-const falt_solver falt_solver_cuda_wgrad = {.name = "cuda-wgrad", .device_kind = "cuda", .plan = plan_filter};
+const falt_solver falt_solver_cuda_wgrad = {.name = "cuda-wgrad", .device_kind = "cuda", .plan = plan_wgrad};

@@ -10,19 +10,19 @@
 
 enum { LEAST_CHANNELS = 16, MOST_RUN = 7 };
 
-typedef struct window_plan {
+typedef struct wgrad_plan {
   falt_cuda_plan cuda;
   falt_cuda_wgrad_halo_args args;
   falt_cuda_igemm_wgrad_args sum_args;
   falt_wgrad_halo_shape shape;
   falt_wgrad_halo_tile tile;
   int merged;
-} window_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const window_plan *plan = (const window_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_wgrad_halo_args args = plan->args;
   falt_cuda_igemm_wgrad_args sum = plan->sum_args;
@@ -40,7 +40,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const window_plan *plan = (const window_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_wgrad_halo_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad-halo %dx%d pixels=%dx%d taps=%d warps=%d columns=%d blocks=%d split-k=%lld",
                 16 * t->mr * t->slabs, plan->shape.run ? t->channels : t->channels * t->slabs, t->height, t->width,
@@ -105,7 +105,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-static void describe(window_plan *plan, const falt_ask *ask) {
+static void describe(wgrad_plan *plan, const falt_ask *ask) {
   const falt_problem *p = &plan->cuda.base.problem;
   const bool run = !has_vectors(&p->input, plan->merged);
   plan->shape = (falt_wgrad_halo_shape){.images = p->input.size[FALT_N],
@@ -129,7 +129,7 @@ static int bytes_along(const falt_tensor *t, int dim) {
   return (int)(falt_igemm_stride(t, dim) * (int64_t)falt_type_size(t->type));
 }
 
-static void set_args(window_plan *plan) {
+static void set_args(wgrad_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const falt_wgrad_halo_tile *t = &plan->tile;
@@ -169,7 +169,7 @@ static void set_args(window_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  window_plan *plan = (window_plan *)base;
+  wgrad_plan *plan = (wgrad_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_wgrad_halo.cu", .entry = "falt_wgrad_halo", .shared_bytes = plan->tile.shared_bytes};
   falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
@@ -181,7 +181,7 @@ static falt_status ready(falt_plan *base) {
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
-static const char *cut(window_plan *plan, falt_ask *ask) {
+static const char *cut(wgrad_plan *plan, falt_ask *ask) {
   const falt_machine machine = falt_cuda_machine(ask->device);
   if (!falt_wgrad_halo_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
   if (ask->budget->max_workspace >= 0 && plan->tile.workspace > ask->budget->max_workspace)
@@ -190,11 +190,11 @@ static const char *cut(window_plan *plan, falt_ask *ask) {
                                                                       : "it has more tiles than one launch can number";
 }
 
-static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  window_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->merged = merged_of(ask->problem);
   describe(plan, ask);
@@ -211,6 +211,6 @@ static falt_plan *plan_window(const falt_solver *solver, falt_ask *ask) {
 extern const falt_solver falt_solver_cuda_wgrad_halo;
 const falt_solver falt_solver_cuda_wgrad_halo = {.name = "cuda-wgrad-halo",
                                                  .device_kind = "cuda",
-                                                 .plan = plan_window,
+                                                 .plan = plan_wgrad,
                                                  .spreads = true,
                                                  .fallbacks = falt_cuda_fallbacks};

@@ -15,7 +15,7 @@
 
 enum { LINE = 128 };
 
-typedef struct wgmma_plan {
+typedef struct igemm_plan {
   falt_cuda_plan cuda;
   falt_igemm_sm90_problem layer;
   falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
@@ -23,7 +23,7 @@ typedef struct wgmma_plan {
   falt_igemm_sm90_tile tile;
   int planar; /* pixels that are stored as one where they are contiguous; 0: channels do */
   int lines;  /* factors that are read by lines of pixels, as these are contiguous */
-} wgmma_plan;
+} igemm_plan;
 
 /* The kernel's arguments, in their order. */
 typedef struct launch_args {
@@ -60,7 +60,7 @@ static const falt_tensor *numbered(const falt_problem *p) {
 }
 
 /* A tensor's pixels, `pixels` of them and a line of channels at a time. */
-static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void *data, int pixels) {
+static falt_gpu_map pixels_of(const igemm_plan *plan, const falt_tensor *t, void *data, int pixels) {
   const int axes = plan->layer.axes;
   falt_gpu_map m = {.type = t->type, .rank = axes + 2, .data = data, .pixels = (uint32_t)pixels};
   falt_map_dimension(&m, 0, t, FALT_C);
@@ -71,7 +71,7 @@ static falt_gpu_map pixels_of(const wgmma_plan *plan, const falt_tensor *t, void
 }
 
 /* The source of a phase. */
-static falt_gpu_map source_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
+static falt_gpu_map source_of(const igemm_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                               void *data, int pixels) {
   falt_gpu_map m = pixels_of(plan, t, data, pixels);
   for (int i = 0; i < plan->layer.axes; i++) {
@@ -83,7 +83,7 @@ static falt_gpu_map source_of(const wgmma_plan *plan, const falt_igemm_sm90_phas
 }
 
 /* The output of a phase, in boxes of 64 pixels. */
-static falt_gpu_map results_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
+static falt_gpu_map results_of(const igemm_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                void *data) {
   falt_gpu_map m = pixels_of(plan, t, data, 64);
   int64_t first = 0;
@@ -98,7 +98,7 @@ static falt_gpu_map results_of(const wgmma_plan *plan, const falt_igemm_sm90_pha
 }
 
 /* The same for an NCHW tensor. */
-static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
+static falt_cuda_lines lines_of(const igemm_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
                                 void *data) {
   const falt_gpu_map m = results_of(plan, phase, t, data);
   const int64_t size = (int64_t)falt_type_size(t->type);
@@ -108,7 +108,7 @@ static falt_cuda_lines lines_of(const wgmma_plan *plan, const falt_igemm_sm90_ph
 }
 
 /* The filter: its contiguous dimension, the taps, the other channels. */
-static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
+static falt_gpu_map filter_of(const igemm_plan *plan, void *data) {
   const falt_tensor *w = &plan->cuda.base.problem.filter;
   const falt_igemm_sm90_problem *layer = &plan->layer;
   const bool outputs_first = layer->turned == (layer->operation == FALT_IGEMM_SM90_FORWARD);
@@ -123,11 +123,11 @@ static falt_gpu_map filter_of(const wgmma_plan *plan, void *data) {
 
 /* ---- execute */
 
-static void encode(const wgmma_plan *plan, falt_gpu_map map, void *to) {
+static void encode(const igemm_plan *plan, falt_gpu_map map, void *to) {
   falt_gpu_encode(plan->cuda.base.device->gpu, &map, to);
 }
 
-static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_igemm_sm90_args *a) {
+static void fill_args(const igemm_plan *plan, const falt_operands *o, falt_cuda_igemm_sm90_args *a) {
   const falt_igemm_sm90_tile *t = &plan->tile;
   const falt_problem *p = &plan->cuda.base.problem;
   const int64_t summed = plan->layer.operation == FALT_IGEMM_SM90_DATA ? plan->layer.results : plan->layer.channels;
@@ -152,7 +152,7 @@ static void fill_args(const wgmma_plan *plan, const falt_operands *o, falt_cuda_
 }
 
 /* The advance of a number of pixels along each axis of a phase, and in images. */
-static void fill_span(const wgmma_plan *plan, int pixels, falt_cuda_igemm_sm90_phase *to) {
+static void fill_span(const igemm_plan *plan, int pixels, falt_cuda_igemm_sm90_phase *to) {
   const int axes = plan->layer.axes;
   for (int i = 0; i < axes; i++) {
     to->span[i] = pixels % to->axis[2 - i].pixels;
@@ -161,7 +161,7 @@ static void fill_span(const wgmma_plan *plan, int pixels, falt_cuda_igemm_sm90_p
   to->span[axes] = pixels;
 }
 
-static void fill_phase(const wgmma_plan *plan, const falt_igemm_sm90_phase *from, falt_cuda_igemm_sm90_phase *to) {
+static void fill_phase(const igemm_plan *plan, const falt_igemm_sm90_phase *from, falt_cuda_igemm_sm90_phase *to) {
   const int64_t group = (int64_t)falt_igemm_sm90_rows(&plan->tile) * plan->tile.cluster;
   const int64_t image = from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
   const int64_t pixels = plan->layer.batch * (plan->lines ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
@@ -174,7 +174,7 @@ static void fill_phase(const wgmma_plan *plan, const falt_igemm_sm90_phase *from
 
 /* Whether an NCHW output is stored as boxes, as its source is loaded: an image must be a multiple of 16 bytes, because
  * TMA writes no less, beyond the last pixel too. */
-static bool by_boxes(const wgmma_plan *plan) {
+static bool by_boxes(const igemm_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   return plan->layer.operation != FALT_IGEMM_SM90_FILTER && plan->lines == 1 && plan->planar == 8 &&
          plan->layer.y_bytes == 2 && plan->tile.cluster_k == 1 && has_boxes(falt_problem_result(p)) &&
@@ -182,12 +182,12 @@ static bool by_boxes(const wgmma_plan *plan) {
 }
 
 /* Whether outputs are stored by their strides, not by TMA. */
-static bool by_lines(const wgmma_plan *plan) {
+static bool by_lines(const igemm_plan *plan) {
   return (plan->planar && !by_boxes(plan)) || plan->tile.cluster_k > 1 || plan->tile.rows || plan->tile.whole;
 }
 
 /* Forward and backward data: from x to y, from dy to dx, phase by phase. */
-static void fill_data(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
+static void fill_data(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *from = falt_problem_factor(p, 0), *to = falt_problem_result(p);
   void *source = falt_map_element(falt_factor_data(p->operation, o, 0), from),
@@ -229,7 +229,7 @@ static falt_cuda_lines taps_of(const falt_tensor *w, int axes, void *data) {
   return l;
 }
 
-static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_args *l) {
+static void fill_filter(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->cuda.base.problem;
   fill_phase(plan, plan->phases, l->phase);
   void *input = falt_map_element(o->input, &p->input), *output = falt_map_element(o->output, &p->output);
@@ -246,7 +246,7 @@ static void fill_filter(const wgmma_plan *plan, const falt_operands *o, launch_a
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const wgmma_plan *plan = (const wgmma_plan *)base;
+  const igemm_plan *plan = (const igemm_plan *)base;
   const falt_igemm_sm90_tile *t = &plan->tile;
   launch_args l;
   fill_args(plan, o, &l.args);
@@ -270,7 +270,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const wgmma_plan *plan = (const wgmma_plan *)base;
+  const igemm_plan *plan = (const igemm_plan *)base;
   const falt_igemm_sm90_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-igemm-sm90 %dx%d%s%s stages=%d cluster=%d", falt_igemm_sm90_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
@@ -411,7 +411,7 @@ static void describe(const falt_problem *p, falt_igemm_sm90_problem *layer) {
   layer->turned = p->operation != FALT_BACKWARD_FILTER && !falt_map_takes(&p->filter, summed);
 }
 
-static void add_defines(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
+static void add_defines(const igemm_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_sm90_tile *t = &plan->tile;
   const bool forward = p->operation == FALT_FORWARD, by_filter = p->operation == FALT_BACKWARD_FILTER;
@@ -450,7 +450,7 @@ static void add_defines(const wgmma_plan *plan, falt_cuda_kernel *kernel) {
 }
 
 static falt_status ready(falt_plan *base) {
-  wgmma_plan *plan = (wgmma_plan *)base;
+  igemm_plan *plan = (igemm_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_igemm_sm90.cu", .entry = "falt_igemm_sm90", .shared_bytes = plan->tile.shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
@@ -460,7 +460,7 @@ static falt_status ready(falt_plan *base) {
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
-static falt_alignment alignment_of(const wgmma_plan *plan, const falt_ask *ask) {
+static falt_alignment alignment_of(const igemm_plan *plan, const falt_ask *ask) {
   const bool by_filter = plan->layer.operation == FALT_IGEMM_SM90_FILTER;
   const bool any_filter = by_filter ? plan->tile.workspace || plan->planar : ask->filter_values != NULL;
   return (falt_alignment){.input = FALT_MAP_ALIGN,
@@ -469,11 +469,11 @@ static falt_alignment alignment_of(const wgmma_plan *plan, const falt_ask *ask) 
                           .residual = ask->problem->has_residual ? FALT_MAP_ALIGN : 0};
 }
 
-static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  wgmma_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  igemm_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   int count;
@@ -495,4 +495,4 @@ static falt_plan *plan_wgmma(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_igemm_sm90;
 const falt_solver falt_solver_cuda_igemm_sm90 = {
-    .name = "cuda-igemm-sm90", .device_kind = "cuda", .plan = plan_wgmma, .fallbacks = falt_cuda_fallbacks};
+    .name = "cuda-igemm-sm90", .device_kind = "cuda", .plan = plan_igemm, .fallbacks = falt_cuda_fallbacks};

@@ -13,7 +13,7 @@
 
 enum { VECTOR = 8 };
 
-typedef struct planes_plan {
+typedef struct halo_plan {
   falt_cuda_plan cuda;
   falt_igemm_sm90_halo_problem layer;
   falt_igemm_sm90_halo_tile tile;
@@ -21,7 +21,7 @@ typedef struct planes_plan {
   falt_igemm_sm90_halo_axis axis[3];
   bool planar, whole; /* as cuda_igemm_sm90_halo.cu's parameters */
   falt_cuda_igemm_sm90_halo_args args;
-} planes_plan;
+} halo_plan;
 
 static const falt_tensor *source_of(const falt_problem *p) {
   return falt_problem_factor(p, 0);
@@ -30,7 +30,7 @@ static const falt_tensor *source_of(const falt_problem *p) {
 /* ---- execute */
 
 /* The source's pixels, a tile's window of them at a time. */
-static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
+static falt_gpu_map windows_of(const halo_plan *plan, void *data) {
   const falt_tensor *t = source_of(&plan->cuda.base.problem);
   const falt_igemm_sm90_halo_tile *tile = &plan->tile;
   const int dims[5] = {FALT_C, plan->dims[2], plan->dims[1], plan->dims[0], plan->dims[3]};
@@ -43,7 +43,7 @@ static falt_gpu_map windows_of(const planes_plan *plan, void *data) {
 }
 
 /* Where its planar output's boxes go: 16 pixels of two rows. */
-static falt_gpu_map boxes_of(const planes_plan *plan, void *data) {
+static falt_gpu_map boxes_of(const halo_plan *plan, void *data) {
   const falt_tensor *t = falt_problem_result(&plan->cuda.base.problem);
   const int dims[5] = {FALT_W, FALT_C, plan->dims[1], plan->dims[0], plan->dims[3]};
   falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
@@ -55,14 +55,14 @@ static falt_gpu_map boxes_of(const planes_plan *plan, void *data) {
 }
 
 /* The first pixel of the first step, where an output would have it. */
-static void *first_step(const planes_plan *plan, void *data, const falt_tensor *t) {
+static void *first_step(const halo_plan *plan, void *data, const falt_tensor *t) {
   int64_t shift = 0;
   for (int i = 0; i < 3; i++) shift += plan->axis[i].shift * t->stride[plan->dims[i]];
   return (char *)falt_map_element(data, t) - shift * (int64_t)falt_type_size(t->type);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const planes_plan *plan = (const planes_plan *)base;
+  const halo_plan *plan = (const halo_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_igemm_sm90_halo_args a = plan->args;
   void *filter = plan->cuda.filter ? plan->cuda.filter : o->filter;
@@ -89,7 +89,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const planes_plan *plan = (const planes_plan *)base;
+  const halo_plan *plan = (const halo_plan *)base;
   const falt_igemm_sm90_halo_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-igemm-sm90-halo %dx%d pixels=%dx%d warpgroups=%d stages=%d walk=%d", t->channels,
                 (int)plan->layer.taps[0], falt_igemm_sm90_halo_tile_height(t), falt_igemm_sm90_halo_tile_width(t),
@@ -161,7 +161,7 @@ static falt_igemm_sm90_halo_axis axis_of(const falt_problem *p, int dim) {
 }
 
 /* The offset of a layer's output from the first pixel of its step. */
-static int64_t place_of(const planes_plan *plan, int64_t result) {
+static int64_t place_of(const halo_plan *plan, int64_t result) {
   const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
   const falt_igemm_sm90_halo_axis *a = plan->axis;
   const int64_t inner = plan->planar ? a[0].step * a[1].step * a[2].step : y->size[FALT_C];
@@ -172,7 +172,7 @@ static int64_t place_of(const planes_plan *plan, int64_t result) {
 }
 
 /* Whether outputs 2i and 2i + 1 are always one word. */
-static bool has_pairs(const planes_plan *plan) {
+static bool has_pairs(const halo_plan *plan) {
   const falt_tensor *y = falt_problem_result(&plan->cuda.base.problem);
   const falt_igemm_sm90_halo_problem *l = &plan->layer;
   if (!plan->whole || l->results % 2 || y->offset % 2 || (l->images > 1 && y->stride[plan->dims[3]] % 2)) return false;
@@ -184,7 +184,7 @@ static bool has_pairs(const planes_plan *plan) {
 }
 
 /* 3D: planes of depth; 2D: rows are the planes, and images take the rows' place. */
-static void describe(planes_plan *plan, bool flat) {
+static void describe(halo_plan *plan, bool flat) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *from = source_of(p), *to = falt_problem_result(p);
   const int dims[2][4] = {{FALT_D, FALT_H, FALT_W, FALT_N}, {FALT_H, FALT_N, FALT_W, FALT_D}};
@@ -218,9 +218,9 @@ static bool is_flat(const falt_problem *p) {
 }
 
 /* As volumes, and plane after plane of their rows images have tiles of other shapes. */
-static const char *choose(planes_plan *plan, const falt_machine *machine) {
+static const char *choose(halo_plan *plan, const falt_machine *machine) {
   const char *why = NULL;
-  planes_plan best = {.tile = {.channels = 0}};
+  halo_plan best = {.tile = {.channels = 0}};
   for (int flat = 0; flat <= is_flat(&plan->cuda.base.problem); flat++) {
     describe(plan, flat);
     const char *refusal = falt_igemm_sm90_halo_refusal(&plan->layer);
@@ -234,7 +234,7 @@ static const char *choose(planes_plan *plan, const falt_machine *machine) {
 }
 
 /* All arguments except the operands. */
-static void fill_args(planes_plan *plan) {
+static void fill_args(halo_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_sm90_halo_tile *t = &plan->tile;
   const falt_igemm_sm90_halo_problem *l = &plan->layer;
@@ -277,7 +277,7 @@ static void fill_args(planes_plan *plan) {
   }
 }
 
-static void add_defines(const planes_plan *plan, falt_cuda_kernel *kernel) {
+static void add_defines(const halo_plan *plan, falt_cuda_kernel *kernel) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_sm90_halo_tile *t = &plan->tile;
   const falt_cuda_named_define defines[] = {{"TYPE_X", (int)p->filter.type},
@@ -311,7 +311,7 @@ static void add_defines(const planes_plan *plan, falt_cuda_kernel *kernel) {
 }
 
 /* Scattered outputs are words, or anywhere. */
-static falt_alignment alignment_of(const planes_plan *plan) {
+static falt_alignment alignment_of(const halo_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const int scattered = plan->layer.scattered * (int)falt_type_size(falt_problem_result(p)->type);
   const int result = scattered ? scattered : FALT_MAP_ALIGN, residual = p->has_residual ? result : 0;
@@ -321,7 +321,7 @@ static falt_alignment alignment_of(const planes_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  planes_plan *plan = (planes_plan *)base;
+  halo_plan *plan = (halo_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_igemm_sm90_halo", .shared_bytes = plan->tile.shared_bytes};
   add_defines(plan, &kernel);
@@ -329,11 +329,11 @@ static falt_status ready(falt_plan *base) {
   return falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
-static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_halo(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  planes_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  halo_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   why = choose(plan, &machine);
@@ -346,4 +346,4 @@ static falt_plan *plan_planes(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_igemm_sm90_halo;
 const falt_solver falt_solver_cuda_igemm_sm90_halo = {
-    .name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_planes, .fallbacks = falt_cuda_fallbacks};
+    .name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_halo, .fallbacks = falt_cuda_fallbacks};

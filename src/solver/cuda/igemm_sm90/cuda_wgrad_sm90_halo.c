@@ -10,12 +10,12 @@
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_args.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
 
-typedef struct filter_plan {
+typedef struct wgrad_plan {
   falt_cuda_plan cuda;
   falt_wgrad_sm90_halo_problem layer;
   falt_wgrad_sm90_halo_tile tile;
   falt_cuda_wgrad_sm90_halo_args args;
-} filter_plan;
+} wgrad_plan;
 
 /* ---- execute */
 
@@ -31,7 +31,7 @@ static falt_gpu_map boxes_of(const falt_tensor *t, void *data, int64_t height, i
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_wgrad_sm90_halo_problem *l = &plan->layer;
   const falt_wgrad_sm90_halo_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
@@ -51,7 +51,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const filter_plan *plan = (const filter_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_wgrad_sm90_halo_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad-sm90-halo pixels=%dx%d stages=%d split-k=%d)", t->height, t->width, t->stages,
                 t->split_k);
@@ -75,7 +75,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-static void describe(filter_plan *plan, const falt_ask *ask) {
+static void describe(wgrad_plan *plan, const falt_ask *ask) {
   const falt_problem *p = &plan->cuda.base.problem;
   falt_wgrad_sm90_halo_problem *l = &plan->layer;
   *l = (falt_wgrad_sm90_halo_problem){.images = p->input.size[FALT_N],
@@ -91,7 +91,7 @@ static void describe(filter_plan *plan, const falt_ask *ask) {
   }
 }
 
-static void fill_args(filter_plan *plan) {
+static void fill_args(wgrad_plan *plan) {
   const falt_wgrad_sm90_halo_problem *l = &plan->layer;
   const falt_wgrad_sm90_halo_tile *t = &plan->tile;
   falt_cuda_wgrad_sm90_halo_args *a = &plan->args;
@@ -109,7 +109,7 @@ static void fill_args(filter_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  filter_plan *plan = (filter_plan *)base;
+  wgrad_plan *plan = (wgrad_plan *)base;
   const falt_wgrad_sm90_halo_problem *l = &plan->layer;
   const falt_wgrad_sm90_halo_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {
@@ -126,11 +126,11 @@ static falt_status ready(falt_plan *base) {
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
-static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  filter_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, ask);
@@ -147,6 +147,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 extern const falt_solver falt_solver_cuda_wgrad_sm90_halo;
 const falt_solver falt_solver_cuda_wgrad_sm90_halo = {.name = "cuda-wgrad-sm90-halo",
                                                       .device_kind = "cuda",
-                                                      .plan = plan_filter,
+                                                      .plan = plan_wgrad,
                                                       .spreads = true,
                                                       .fallbacks = falt_cuda_fallbacks};

@@ -11,19 +11,19 @@
 #include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_args.h"
 #include "solver/cuda/igemm_sm90/cuda_wgrad_sm90_nchw_tiles.h"
 
-typedef struct planar_plan {
+typedef struct wgrad_plan {
   falt_cuda_plan cuda;
   falt_wgrad_sm90_nchw_problem layer;
   falt_wgrad_sm90_nchw_tile tile;
   falt_cuda_wgrad_sm90_nchw_args args;
-} planar_plan;
+} wgrad_plan;
 
 enum { THREADS = 512 };
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const planar_plan *plan = (const planar_plan *)base;
+  const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_wgrad_sm90_nchw_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
   falt_cuda_wgrad_sm90_nchw_args a = plan->args;
@@ -37,7 +37,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_wgrad_sm90_nchw_tile *t = &((const planar_plan *)base)->tile;
+  const falt_wgrad_sm90_nchw_tile *t = &((const wgrad_plan *)base)->tile;
   falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d split-k=%d)", t->rows, t->buffers, t->split_k);
 }
 
@@ -77,7 +77,7 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-static void describe(planar_plan *plan, const falt_ask *ask) {
+static void describe(wgrad_plan *plan, const falt_ask *ask) {
   const falt_problem *p = &plan->cuda.base.problem;
   plan->layer = (falt_wgrad_sm90_nchw_problem){.images = p->input.size[FALT_N],
                                                .depth = p->input.size[FALT_D],
@@ -97,7 +97,7 @@ static falt_cuda_planar_tensor tensor_of(const falt_tensor *t) {
       .image = t->stride[FALT_N], .channel = t->stride[FALT_C], .plane = t->stride[FALT_D], .row = t->stride[FALT_H]};
 }
 
-static void fill_args(planar_plan *plan) {
+static void fill_args(wgrad_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_wgrad_sm90_nchw_problem *l = &plan->layer;
   const falt_wgrad_sm90_nchw_tile *t = &plan->tile;
@@ -119,7 +119,7 @@ static void fill_args(planar_plan *plan) {
 }
 
 static falt_status ready(falt_plan *base) {
-  planar_plan *plan = (planar_plan *)base;
+  wgrad_plan *plan = (wgrad_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_wgrad_sm90_nchw.cu", .entry = "falt_wgrad_sm90_nchw", .shared_bytes = plan->tile.shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
@@ -133,11 +133,11 @@ static falt_status ready(falt_plan *base) {
   return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
 }
 
-static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
   const char *why = inapplicable(ask);
   if (why) return falt_refuse(ask, "%s", why);
-  planar_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
+  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   const falt_machine machine = falt_cuda_machine(ask->device);
   describe(plan, ask);
@@ -154,6 +154,6 @@ static falt_plan *plan_filter(const falt_solver *solver, falt_ask *ask) {
 extern const falt_solver falt_solver_cuda_wgrad_sm90_nchw;
 const falt_solver falt_solver_cuda_wgrad_sm90_nchw = {.name = "cuda-wgrad-sm90-nchw",
                                                       .device_kind = "cuda",
-                                                      .plan = plan_filter,
+                                                      .plan = plan_wgrad,
                                                       .spreads = true,
                                                       .fallbacks = falt_cuda_fallbacks};
