@@ -99,7 +99,7 @@ FALT_API const char *falt_type_name(falt_type type);
 /* Bytes of one element. Since 0.1. */
 FALT_API size_t falt_type_size(falt_type type);
 
-/* How a signal a b c d goes on beyond its ends. */
+/* How a boundary continues a signal a b c d beyond its ends. */
 typedef enum falt_boundary {
   FALT_CONSTANT,   /* k k k [a b c d] k k k   the problem's boundary_value */
   FALT_EDGE,       /* a a a [a b c d] d d d */
@@ -111,7 +111,7 @@ typedef enum falt_boundary {
 
 typedef enum falt_mode {
   FALT_SAME,  /* as large as the input (divided by the stride, rounded up) */
-  FALT_VALID, /* only where the filter lies inside the input */
+  FALT_VALID, /* only where the filter is inside the input */
   FALT_FULL   /* wherever the filter touches the input */
 } falt_mode;
 
@@ -139,7 +139,7 @@ typedef enum falt_operation {
   FALT_OPERATION_COUNT
 } falt_operation;
 
-/* When the filter of an operation that reads one is there. A plan may be another one if it is known. */
+/* When the filter's values are given. A plan for known values may differ from one for values given later. */
 typedef enum falt_filter_when {
   FALT_FILTER_AUTO,  /* as falt_plan_create's filter_values say */
   FALT_FILTER_GIVEN, /* with each execution, as weights in training */
@@ -262,7 +262,7 @@ FALT_API falt_status falt_problem_output(falt_problem *problem);
 
 /* A range of output rows along one axis, as a problem of its own: for arrays that pass piece by piece. */
 typedef struct falt_part {
-  int64_t first, last;  /* the input rows [first, last) that the part reads; may lie outside the input */
+  int64_t first, last;  /* the input rows [first, last) that the part reads; may be outside the input */
   falt_problem problem; /* computes the rows; its input's row 0 is `first`, its output's row 0 is `begin` */
 } falt_part;
 
@@ -280,7 +280,7 @@ typedef struct falt_part {
  * Since 0.1. */
 FALT_API falt_status falt_problem_part(falt_part *part, const falt_problem *problem, int axis, int64_t begin,
                                        int64_t count);
-/* The input row that stands at any `row` of an axis as its boundary continues it; -1 for the constant, and for NULL.
+/* The input row at any `row` of an axis, as its boundary continues it; -1 for the constant, and for NULL.
  * Since 0.1. */
 FALT_API int64_t falt_problem_row(const falt_problem *problem, int axis, int64_t row);
 
@@ -347,7 +347,7 @@ FALT_API void falt_device_free(falt_device *device, void **memory);
 /* Copies between the host's memory and the device's, and waits for it. Work on streams that do not wait for the default
  * stream must have ended. Since 0.1. */
 FALT_API falt_status falt_device_write(falt_device *device, void *to, const void *from, size_t bytes);
-/* falt_device_write the other way. Since 0.1. */
+/* The reverse of falt_device_write. Since 0.1. */
 FALT_API falt_status falt_device_read(falt_device *device, void *to, const void *from, size_t bytes);
 /* Waits for everything that was started on the device. Returns FALT_NO_DEVICE if it was lost. Since 0.1. */
 FALT_API falt_status falt_device_synchronize(falt_device *device);
@@ -365,10 +365,10 @@ FALT_API void falt_device_resume(falt_device *device);
 /* Whether the device is interrupted and not resumed. Async-signal-safe, too. Since 0.1. */
 FALT_API bool falt_device_interrupted(const falt_device *device);
 
-/* Told how far a call is: `done` in [0, 1] never falls within a phase, and ends with 1 if it was told at all. The phase
- * is one word: "plan" (candidates that were asked), "tune" and "measure" (candidates or samples), "execute" (tasks, or
- * slabs of falt_execute_host), "verify" (solvers); it is valid until the function returns. False cancels the call,
- * which then returns FALT_CANCELLED. It must return: no longjmp, no C++ exception. */
+/* Receives a call's progress: `done` in [0, 1] never falls within a phase, and ends with 1 if it was told at all. The
+ * phase is one word: "plan" (candidates that were asked), "tune" and "measure" (candidates or samples), "execute"
+ * (tasks, or slabs of falt_execute_host), "verify" (solvers); it is valid until the function returns. False cancels the
+ * call, which then returns FALT_CANCELLED. It must return: no longjmp, no C++ exception. */
 typedef bool (*falt_progress)(void *context, const char *phase, double done);
 
 /* Calls `progress` (NULL: nothing) from then on in the thread that made a call, while the call takes longer than half a
@@ -596,7 +596,7 @@ FALT_API int64_t falt_tensor_span(const falt_tensor *tensor);
 
 /* Names of all solvers: i from 0 until NULL. Since 0.1. */
 FALT_API const char *falt_solver_name(int i);
-/* What that solver computes and how, in one line; NULL as for its name. Since 0.1. */
+/* The problems and the method of that solver, in one line; NULL as for its name. Since 0.1. */
 FALT_API const char *falt_solver_about(int i);
 
 /* Wisdom: which solver was the fastest for a problem on this device, as measured. falt_plan_create with tune_seconds
@@ -614,7 +614,7 @@ FALT_API void falt_wisdom_forget(falt_device *device);
  * "wisdom" and, in the directory "cuda", compiled kernels. Kernels do not depend on the machine that compiled them: a
  * copy of the directory serves every machine with a GPU of the same architecture, also without NVRTC. */
 
-/* Kernels take so many bytes at most: the oldest go first. */
+/* The most bytes of kernels; the oldest are removed first. */
 enum { FALT_CACHE_BYTES = 256 << 20 };
 
 /* A file of the kernel cache, as falt_cache_kernels reports it. */
