@@ -120,8 +120,17 @@ static double separable_value(const falt_tensor *w, int rank, uint64_t seed, con
   return sum;
 }
 
+/* A filter of rank one whose taps are all equal. */
+static double box_value(const falt_tensor *w, uint64_t seed) {
+  const bool whole = falt_type_is_integer(w->type);
+  return (double)falt_random_int(&seed, 1, 3) * (whole ? 1 : 0.25);
+}
+
+/* One filter of rank one in four is a box. */
 static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
   const falt_tensor *w = &o->tensor;
+  const bool box = rank == 1 && falt_random_int(&seed, 0, 3) == 0;
+  const double value = box_value(w, seed);
   int64_t i[FALT_DIMS];
   for (i[0] = 0; i[0] < w->size[0]; i[0]++)
     for (i[1] = 0; i[1] < w->size[1]; i[1]++)
@@ -130,7 +139,7 @@ static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
           for (i[4] = 0; i[4] < w->size[4]; i[4]++)
             for (i[5] = 0; i[5] < w->size[5]; i[5]++)
               falt_store(falt_guarded_data(o), w->type, falt_tensor_at(w, i[0], i[1], i[2], i[3], i[4], i[5]),
-                         separable_value(w, rank, seed, i));
+                         box ? value : separable_value(w, rank, seed, i));
 }
 
 /* The kind of data of an operand. A weight that is not finite may be multiplied by a zero beyond the edge, which
