@@ -16,71 +16,72 @@ enum {
 
 /* One line a solver. */
 /* clang-format off */
-#define SOLVERS(ROW)                                                                                                 \
-  ROW(direct, FILTERS | DEPTHWISE | FORWARD, "filters, by direct convolution in register tiles")                     \
-  ROW(direct_u8, FILTERS | FORWARD, "filters of u8 images with 8-bit integer taps, exact")                           \
-  ROW(separable, FILTERS | FORWARD, "separable filters and sums of a few, in one pass")                              \
-  ROW(direct_nhwc, LAYERS | FORWARD, "dense NHWC layers, by indirect convolution")                                   \
-  ROW(igemm_nchw, LAYERS | FORWARD, "dense NCHW layers, as implicit GEMM")                                           \
-  ROW(igemm_vnni, LAYERS | FORWARD, "dense layers of 8-bit and 16-bit types, as implicit GEMM in VNNI order (AMX)")  \
-  ROW(dgrad_strided, ANY | DATA, "dgrad with a stride, as a forward problem for each polyphase part")                \
-  ROW(wgrad, LAYERS | WEIGHTS, "wgrad of dense layers, by outer products")                                           \
-  ROW(wgrad_rows, LAYERS | WEIGHTS, "wgrad of dense NHWC layers, as GEMM in place")                                  \
-  ROW(wgrad_vnni, LAYERS | WEIGHTS, "wgrad of dense bf16 layers, as GEMM in VNNI order (AMX)")                       \
-  ROW(depthwise_rowtile, DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers of 3x3, 5x5 and 7x7 taps, in row tiles") \
-  ROW(depthwise_rowtile_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers of 3x3 taps, in row tiles")      \
-  ROW(depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers, fprop and dgrad")                     \
-  ROW(depthwise_nchw, DEPTHWISE | FORWARD | DATA, "depthwise NCHW layers, converted to NHWC image by image")         \
-  ROW(depthwise_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers")                                        \
-  ROW(grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, fprop and dgrad")                              \
-  ROW(grouped_wgrad, LAYERS | WEIGHTS, "wgrad of NHWC layers of small groups")                                       \
-  ROW(dgrad_pixelfold, DEPTHWISE | LAYERS | DATA, "dgrad to few channels, neighbouring pixels as one pixel")         \
-  ROW(fprop_pixelfold, LAYERS | FORWARD, "layers of few output channels, neighbouring pixels as one pixel")          \
-  ROW(dgrad_col2im, LAYERS | DATA, "dgrad to few channels, by GEMM and col2im")                                      \
-  ROW(wgrad_fewchannels, LAYERS | WEIGHTS, "wgrad of layers with few input channels, along lines")                   \
-  ROW(pooling, POOLING, "pooling and its gradients, axis by axis")                                                   \
-  ROW(fuse_pool, POOLED | FORWARD, "layers with max pooling, fused in cache-sized bands")                            \
-  ROW(upconvert_f32, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                  \
-      "layers of narrow types, upconverted to f32 in the cache")                                                     \
-  ROW(im2col, LAYERS | FORWARD | DATA | WEIGHTS, "layers, by explicit im2col and BLAS; only if named")               \
-  ROW(generic, ALL, "every problem, at moderate speed")                                                              \
-  ROW(reference, ALL, "every problem, by its definition")                                                            \
-  ROW(cuda_toeplitz, FILTERS | FORWARD, "filters, as Toeplitz products on tensor cores")                             \
-  ROW(cuda_25d, FILTERS | FORWARD, "filters, by 2.5D blocking")                                                      \
-  ROW(cuda_rows, FILTERS | FORWARD, "filters along rows, through shared memory")                                     \
-  ROW(cuda_direct, FILTERS | FORWARD, "filters, by direct convolution in register tiles")                            \
-  ROW(cuda_separable, FILTERS | FORWARD, "separable filters, in register tiles")                                     \
-  ROW(cuda_separable_25d, FILTERS | FORWARD, "separable filters of images, by 2.5D blocking")                        \
-  ROW(cuda_separable_volume, FILTERS | FORWARD, "separable filters of volumes, by 2.5D blocking")                    \
-  ROW(cuda_tiled, FILTERS | DEPTHWISE | FORWARD, "filters of many taps, tiles in shared memory")                     \
-  ROW(cuda_direct_nchw, ANY | FORWARD, "layers of few input channels with fused max pooling")                        \
-  ROW(split_pool, POOLED | FORWARD, "layers with max pooling, as two problems")                                      \
-  ROW(cuda_pooling, POOLING, "pooling and its gradients")                                                            \
-  ROW(cuda_igemm_sm90, FILTERS | LAYERS | FORWARD | DATA | WEIGHTS,                                                  \
-      "dense f16 and bf16 layers, as implicit GEMM with wgmma and TMA")                                              \
-  ROW(cuda_fewchannels_nhwc, FILTERS | LAYERS | FORWARD, "layers of few input channels, with wgmma")                 \
-  ROW(cuda_fewchannels_wgrad, DEPTHWISE | LAYERS | WEIGHTS, "wgrad of layers with few input channels, with wgmma")   \
-  ROW(cuda_fewchannels_nchw, FILTERS | LAYERS | FORWARD,                                                             \
-      "NCHW layers of few input channels, rows loaded to MMA fragments")                                             \
-  ROW(cuda_igemm_sm90_halo, FILTERS | LAYERS | FORWARD | DATA,                                                       \
-      "dense f16 and bf16 layers, each halo tile loaded once for all taps")                                          \
-  ROW(cuda_wgrad_sm90_halo, LAYERS | WEIGHTS, "wgrad of dense f16 and bf16 layers, each halo tile loaded once")      \
-  ROW(cuda_wgrad_sm90_nchw, LAYERS | WEIGHTS, "wgrad of dense NCHW f16 and bf16 layers, with wgmma")                 \
-  ROW(separable_passes, FILTERS | FORWARD, "tall separable filters, one pass for each axis")                         \
-  ROW(space_to_depth, DEPTHWISE | LAYERS | FORWARD | WEIGHTS, "layers of adjacent patches, by space-to-depth")       \
-  ROW(convert_layout, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                 \
-      "NCHW layers, converted to NHWC in the workspace")                                                             \
-  ROW(cuda_depthwise_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers")                                        \
-  ROW(cuda_depthwise_toeplitz_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, on tensor cores") \
-  ROW(cuda_depthwise_toeplitz, FILTERS | DEPTHWISE | FORWARD | DATA,                                                 \
-      "depthwise layers of many taps, as Toeplitz products on tensor cores")                                         \
-  ROW(cuda_depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise layers, fprop and dgrad")                     \
-  ROW(cuda_igemm, ANY | FORWARD | DATA, "layers, fprop and dgrad as implicit GEMM on tensor cores")                  \
-  ROW(cuda_grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, on tensor cores")                         \
-  ROW(cuda_wgrad, ANY | WEIGHTS, "wgrad of layers, as implicit GEMM on tensor cores")                                \
+#define SOLVERS(ROW)                                                                                                   \
+  ROW(direct, FILTERS | DEPTHWISE | FORWARD, "filters, by direct convolution in register tiles")                       \
+  ROW(direct_u8, FILTERS | FORWARD, "filters of u8 images with 8-bit integer taps, exact")                             \
+  ROW(separable, FILTERS | FORWARD, "separable filters and sums of a few, in one pass")                                \
+  ROW(running_sums, FILTERS | FORWARD, "box filters, in a time that does not depend on their size")                    \
+  ROW(direct_nhwc, LAYERS | FORWARD, "dense NHWC layers, by indirect convolution")                                     \
+  ROW(igemm_nchw, LAYERS | FORWARD, "dense NCHW layers, as implicit GEMM")                                             \
+  ROW(igemm_vnni, LAYERS | FORWARD, "dense layers of 8-bit and 16-bit types, as implicit GEMM in VNNI order (AMX)")    \
+  ROW(dgrad_strided, ANY | DATA, "dgrad with a stride, as a forward problem for each polyphase part")                  \
+  ROW(wgrad, LAYERS | WEIGHTS, "wgrad of dense layers, by outer products")                                             \
+  ROW(wgrad_rows, LAYERS | WEIGHTS, "wgrad of dense NHWC layers, as GEMM in place")                                    \
+  ROW(wgrad_vnni, LAYERS | WEIGHTS, "wgrad of dense bf16 layers, as GEMM in VNNI order (AMX)")                         \
+  ROW(depthwise_rowtile, DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers of 3x3, 5x5 and 7x7 taps, in row tiles")   \
+  ROW(depthwise_rowtile_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers of 3x3 taps, in row tiles")        \
+  ROW(depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers, fprop and dgrad")                       \
+  ROW(depthwise_nchw, DEPTHWISE | FORWARD | DATA, "depthwise NCHW layers, converted to NHWC image by image")           \
+  ROW(depthwise_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers")                                          \
+  ROW(grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, fprop and dgrad")                                \
+  ROW(grouped_wgrad, LAYERS | WEIGHTS, "wgrad of NHWC layers of small groups")                                         \
+  ROW(dgrad_pixelfold, DEPTHWISE | LAYERS | DATA, "dgrad to few channels, neighbouring pixels as one pixel")           \
+  ROW(fprop_pixelfold, LAYERS | FORWARD, "layers of few output channels, neighbouring pixels as one pixel")            \
+  ROW(dgrad_col2im, LAYERS | DATA, "dgrad to few channels, by GEMM and col2im")                                        \
+  ROW(wgrad_fewchannels, LAYERS | WEIGHTS, "wgrad of layers with few input channels, along lines")                     \
+  ROW(pooling, POOLING, "pooling and its gradients, axis by axis")                                                     \
+  ROW(fuse_pool, POOLED | FORWARD, "layers with max pooling, fused in cache-sized bands")                              \
+  ROW(upconvert_f32, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                    \
+      "layers of narrow types, upconverted to f32 in the cache")                                                       \
+  ROW(im2col, LAYERS | FORWARD | DATA | WEIGHTS, "layers, by explicit im2col and BLAS; only if named")                 \
+  ROW(generic, ALL, "every problem, at moderate speed")                                                                \
+  ROW(reference, ALL, "every problem, by its definition")                                                              \
+  ROW(cuda_toeplitz, FILTERS | FORWARD, "filters, as Toeplitz products on tensor cores")                               \
+  ROW(cuda_25d, FILTERS | FORWARD, "filters, by 2.5D blocking")                                                        \
+  ROW(cuda_rows, FILTERS | FORWARD, "filters along rows, through shared memory")                                       \
+  ROW(cuda_direct, FILTERS | FORWARD, "filters, by direct convolution in register tiles")                              \
+  ROW(cuda_separable, FILTERS | FORWARD, "separable filters, in register tiles")                                       \
+  ROW(cuda_separable_25d, FILTERS | FORWARD, "separable filters of images, by 2.5D blocking")                          \
+  ROW(cuda_separable_volume, FILTERS | FORWARD, "separable filters of volumes, by 2.5D blocking")                      \
+  ROW(cuda_tiled, FILTERS | DEPTHWISE | FORWARD, "filters of many taps, tiles in shared memory")                       \
+  ROW(cuda_direct_nchw, ANY | FORWARD, "layers of few input channels with fused max pooling")                          \
+  ROW(split_pool, POOLED | FORWARD, "layers with max pooling, as two problems")                                        \
+  ROW(cuda_pooling, POOLING, "pooling and its gradients")                                                              \
+  ROW(cuda_igemm_sm90, FILTERS | LAYERS | FORWARD | DATA | WEIGHTS,                                                    \
+      "dense f16 and bf16 layers, as implicit GEMM with wgmma and TMA")                                                \
+  ROW(cuda_fewchannels_nhwc, FILTERS | LAYERS | FORWARD, "layers of few input channels, with wgmma")                   \
+  ROW(cuda_fewchannels_wgrad, DEPTHWISE | LAYERS | WEIGHTS, "wgrad of layers with few input channels, with wgmma")     \
+  ROW(cuda_fewchannels_nchw, FILTERS | LAYERS | FORWARD,                                                               \
+      "NCHW layers of few input channels, rows loaded to MMA fragments")                                               \
+  ROW(cuda_igemm_sm90_halo, FILTERS | LAYERS | FORWARD | DATA,                                                         \
+      "dense f16 and bf16 layers, each halo tile loaded once for all taps")                                            \
+  ROW(cuda_wgrad_sm90_halo, LAYERS | WEIGHTS, "wgrad of dense f16 and bf16 layers, each halo tile loaded once")        \
+  ROW(cuda_wgrad_sm90_nchw, LAYERS | WEIGHTS, "wgrad of dense NCHW f16 and bf16 layers, with wgmma")                   \
+  ROW(separable_passes, FILTERS | FORWARD, "tall separable filters, one pass for each axis")                           \
+  ROW(space_to_depth, DEPTHWISE | LAYERS | FORWARD | WEIGHTS, "layers of adjacent patches, by space-to-depth")         \
+  ROW(convert_layout, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                   \
+      "NCHW layers, converted to NHWC in the workspace")                                                               \
+  ROW(cuda_depthwise_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers")                                          \
+  ROW(cuda_depthwise_toeplitz_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, on tensor cores")   \
+  ROW(cuda_depthwise_toeplitz, FILTERS | DEPTHWISE | FORWARD | DATA,                                                   \
+      "depthwise layers of many taps, as Toeplitz products on tensor cores")                                           \
+  ROW(cuda_depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise layers, fprop and dgrad")                       \
+  ROW(cuda_igemm, ANY | FORWARD | DATA, "layers, fprop and dgrad as implicit GEMM on tensor cores")                    \
+  ROW(cuda_grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, on tensor cores")                           \
+  ROW(cuda_wgrad, ANY | WEIGHTS, "wgrad of layers, as implicit GEMM on tensor cores")                                  \
   ROW(cuda_wgrad_halo, DEPTHWISE | LAYERS | WEIGHTS, "wgrad of few channels, each halo tile loaded once for all taps") \
-  ROW(cuda_im2col, LAYERS | FORWARD | DATA | WEIGHTS, "layers, by explicit im2col and cuBLAS; only if named")        \
-  ROW(cudnn, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS, "layers and their gradients, by cuDNN; only if named")   \
+  ROW(cuda_im2col, LAYERS | FORWARD | DATA | WEIGHTS, "layers, by explicit im2col and cuBLAS; only if named")          \
+  ROW(cudnn, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS, "layers and their gradients, by cuDNN; only if named")     \
   ROW(cuda_generic, ALL, "every problem on GPUs, by its definition")
 /* clang-format on */
 

@@ -11,6 +11,7 @@ static const char *const solver_lines[] = {
     "correlate h=24 w=50 pixel=3 r=5 s=5 boundary=reflect101 type=u8",
     "correlate h=24 w=50 r=3 s=3 boundary=wrap type=u8 weight-type=s8",
     "correlate w=900 s=7 boundary=wrap type=f64",
+    "correlate h=37 w=60 r=9 s=21 rank=1 filter=known boundary=symmetric",
     "forward n=2 c=9 h=6 w=15 k=70 r=3 s=3 pad=1 type=f64 scale=1 residual=1 act=gelu",
     "forward n=3 c=21 h=13 w=11 k=133 r=3 s=3 pad=1 type=f32 layout=nhwc residual=1 scale=1",
     "forward n=2 c=9 h=6 w=15 k=70 r=3 s=3 pad=1 type=f32 bias=1 residual=1 act=relu",

@@ -1,0 +1,200 @@
+/* Box filters: sums of all elements under the window in a time that does not depend on the window's size.
+ *
+ * Applies where the filter's values are known when planning and are all equal. Rows are summed along z and y as the
+ * window goes down, and the sums then along x. Integers are exact: u32 sums from which the row that leaves is
+ * subtracted. Floats are only added (van Herk, 1992): nothing cancels, and what is not finite stays in its windows.
+ * How it runs: running_sums_run.c. */
+#include "solver/cpu/filter/running_sums.h"
+
+#include <math.h>
+
+enum { STRIP = 4096 /* sums of a row */, LEAST_STRIP = 64, MAX_SCRATCH = 64 << 20 };
+
+typedef struct running_plan {
+  falt_plan base;
+  falt_running how;
+} running_plan;
+
+static void running_execute(const falt_plan *base, const falt_operands *operands) {
+  falt_running_run(&((const running_plan *)base)->how, base->device, operands);
+}
+
+static void running_print(const falt_plan *base, falt_text *text) {
+  const falt_running *how = &((const running_plan *)base)->how;
+  const int64_t *taps = how->rows.taps;
+  falt_text_add(text, "(running-sums %s %s ", falt_isa_name(base->device->isa),
+                how->whole ? "s32" : falt_type_name(falt_lane_type(how->rows.lane)));
+  if (taps[0] > 1) falt_text_add(text, "%lldx", (long long)taps[0]);
+  falt_text_add(text, "%lldx%lld strip=%lldx%lld threads=%d)", (long long)taps[1], (long long)taps[2],
+                (long long)how->block[1], (long long)how->block[2], falt_threads_count(base->device->threads));
+}
+
+static void running_destroy(falt_plan *base) {
+  falt_free(base);
+}
+
+/* ---------------------------------------------------------------------------------------------------- applicable */
+
+/* Whether all taps of all groups are one number; which one. */
+static bool is_box(const falt_tensor *filter, const void *values, double *weight) {
+  const int64_t *size = filter->size, groups = filter->stride[FALT_G] == 0 ? 1 : size[FALT_G];
+  *weight = falt_load(values, filter->type, falt_tensor_at(filter, 0, 0, 0, 0, 0, 0));
+  for (int64_t g = 0; g < groups; g++)
+    for (int64_t t = 0; t < size[FALT_D]; t++)
+      for (int64_t r = 0; r < size[FALT_H]; r++)
+        for (int64_t s = 0; s < size[FALT_W]; s++)
+          if (falt_load(values, filter->type, falt_tensor_at(filter, 0, g, 0, t, r, s)) != *weight) return false;
+  return isfinite(*weight);
+}
+
+/* Why the shape of the problem is not for it, or NULL. */
+static const char *why_not(const falt_rows *rows) {
+  enum { MAX_SPAN = 1 << 22, MAX_STRIDE = 1 << 12, MAX_OUTSIDE = 1 << 24 };
+  const falt_axis *axis = rows->axis;
+  int64_t begin, end;
+  falt_rows_interior(rows, 0, rows->out[2], &begin, &end);
+  if (rows->taps[0] == 1 && rows->taps[1] == 1 && rows->taps[2] == 1) return "the filter has one tap";
+  for (int i = 0; i < 2; i++)
+    if (rows->taps[i] > 1 && axis[i].dilation > 1) return "the taps are apart along an axis other than the nearest one";
+  if (axis[2].stride > MAX_STRIDE) return "a stride above 2^12: most sums would not be wanted";
+  if ((double)rows->taps[2] * (double)axis[2].dilation > MAX_SPAN || rows->out[2] - (end - begin) > MAX_OUTSIDE)
+    return "its rows reach too far beyond the image";
+  return NULL;
+}
+
+/* ---------------------------------------------------------------------------------------------------------- sums */
+
+static bool has_constant(const falt_rows *rows) {
+  for (int i = 0; i < 3; i++)
+    if (rows->axis[i].boundary[0] == FALT_CONSTANT || rows->axis[i].boundary[1] == FALT_CONSTANT) return true;
+  return false;
+}
+
+/* The largest sum of integers under the window; infinite if some are none. */
+static double largest_sum(const falt_rows *rows) {
+  const double taps = (double)rows->taps[0] * (double)rows->taps[1] * (double)rows->taps[2];
+  const double value = has_constant(rows) ? fabs(rows->boundary_value) : 0;
+  if (!falt_type_is_integer(rows->in_type) || value != rint(value)) return INFINITY;
+  return taps * fmax(value, fmax(-falt_type_min(rows->in_type), falt_type_max(rows->in_type)));
+}
+
+/* Integers are summed as such where their sums have 31 bits, and else in f64, which holds 53. */
+static void choose_sums(falt_running *how, const falt_device *device) {
+  falt_rows *rows = &how->rows;
+  const double largest = largest_sum(rows);
+  how->whole = largest < 0x1p31;
+  if (!how->whole && isfinite(largest) && rows->lane == FALT_LANE_F32) {
+    rows->lane = FALT_LANE_F64;
+    rows->lane_size = sizeof(double);
+    rows->out_place = false;
+  }
+  how->kernels = how->whole                    ? falt_running_u32_for(device->isa)
+                 : rows->lane == FALT_LANE_F32 ? falt_running_f32_for(device->isa)
+                                               : falt_running_f64_for(device->isa);
+  how->size = how->whole ? sizeof(uint32_t) : rows->lane_size;
+  how->in_place = (how->whole || rows->in_type == falt_lane_type(rows->lane)) &&
+                  (rows->in_stride[4] == rows->pixel || (rows->pixel == 1 && rows->in[2] == 1));
+}
+
+/* --------------------------------------------------------------------------------------------------------- sizes */
+
+static int64_t reach(const falt_rows *rows, int axis, int64_t outputs) {
+  int64_t first, count;
+  falt_rows_reach(rows, axis, 0, outputs, &first, &count);
+  return count;
+}
+
+/* Lays the workspace out for the blocks as they stand; its size. */
+static size_t place(falt_running *how, const falt_device *device, size_t scratch, falt_memory_layout *layout) {
+  how->scratch = *layout = (falt_memory_layout){0};
+  falt_place_part(&how->scratch, scratch);
+  falt_rows_place(layout, device, &how->scratch);
+  return layout->total;
+}
+
+/* Bands for so many threads, each much higher than the rows that it sums before its first output. Results do not depend
+ * on them. */
+static int64_t band_of(const falt_running *how, int axis, int64_t tasks, int64_t threads) {
+  const falt_rows *rows = &how->rows;
+  const int64_t wanted = falt_ceil_div(4 * threads, tasks),
+                most = falt_ceil_div(rows->out[axis], falt_ceil_div(threads, tasks));
+  const int64_t high = falt_max(falt_ceil_div(rows->out[axis], wanted), 8 * rows->taps[axis] / rows->axis[axis].stride);
+  return falt_max(1, falt_min(high, falt_max(most, rows->taps[axis] / rows->axis[axis].stride)));
+}
+
+static void cut_for_threads(falt_running *how, int64_t threads) {
+  const falt_rows *rows = &how->rows;
+  const bool planes = rows->taps[0] > 1;
+  how->block[1] = rows->out[1];
+  how->block[0] = planes ? rows->out[0] : 1;
+  int64_t tasks = falt_rows_task_count(rows, how->block);
+  how->block[1] = falt_min(rows->out[1], band_of(how, 1, tasks, threads));
+  if (!planes) return;
+  how->block[1] = falt_min(how->block[1], falt_max(32, 2 * rows->taps[1] / rows->axis[1].stride));
+  tasks = falt_rows_task_count(rows, how->block);
+  how->block[0] = falt_min(rows->out[0], band_of(how, 0, tasks, threads));
+}
+
+/* Strips as wide as STRIP, or several times the columns that two of them sum; narrower until the scratch is in bounds.
+ */
+static bool choose_blocks(falt_running *how, falt_ask *ask, falt_memory_layout *layout) {
+  const falt_rows *rows = &how->rows;
+  const int64_t limit = ask->budget->max_workspace, wide = falt_max(STRIP / rows->pixel, 4 * reach(rows, 2, 1));
+  how->block[2] = falt_min(rows->out[2], falt_max(LEAST_STRIP, wide / rows->axis[2].stride));
+  for (;; how->block[2] = falt_max(LEAST_STRIP, how->block[2] / 2)) {
+    cut_for_threads(how, falt_threads_count(ask->device->threads));
+    const size_t scratch = falt_running_scratch(how), workspace = place(how, ask->device, scratch, layout);
+    if (scratch <= MAX_SCRATCH && (limit < 0 || workspace <= (size_t)limit)) return true;
+    if (how->block[2] > LEAST_STRIP) continue;
+    falt_refuse(ask, "its rows need %zu bytes of workspace", workspace);
+    return false;
+  }
+}
+
+/* ------------------------------------------------------------------------------------------------------ estimate */
+
+/* In multiply-adds at the peak: a row of sums costs its loads and stores. */
+static double seconds(const running_plan *plan) {
+  const falt_running *how = &plan->how;
+  const falt_rows *rows = &how->rows;
+  const double outputs = (double)falt_tensor_count(&plan->base.problem.output);
+  double again[3], work;
+  for (int i = 0; i < 3; i++) again[i] = (double)reach(rows, i, how->block[i]) / (double)how->block[i];
+  const double row = how->whole ? 12 : 24, along = 70, results = 12;
+  work = row * again[1] * again[2] + along * again[2] + results;
+  if (rows->taps[0] > 1) work += row * again[0] * again[1] * again[2];
+  if (!how->in_place) work += 6 * again[0] * again[1] * again[2];
+  return falt_roofline(plan->base.device, falt_lane_type(rows->lane), 2 * outputs * work, 1,
+                       falt_problem_bytes(&plan->base.problem) * (again[1] + 1) / 2);
+}
+
+/* ---------------------------------------------------------------------------------------------------------- plan */
+
+static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {.execute = running_execute, .print = running_print, .destroy = running_destroy};
+  falt_problem turned;
+  falt_running how = {0};
+  if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
+  falt_rows_turn(&turned, ask->problem);
+  const char *why = falt_rows_init(&how.rows, &turned, ask->device->isa, ask->filter_values);
+  if (!why) why = why_not(&how.rows);
+  if (why) return falt_refuse(ask, "%s", why);
+  if (!is_box(&turned.filter, ask->filter_values, &how.weight))
+    return falt_refuse(ask, "the filter's taps are not all one finite number");
+  running_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  choose_sums(&how, ask->device);
+  how.stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
+  plan->how = how;
+  if (!choose_blocks(&plan->how, ask, &plan->base.layout)) {
+    running_destroy(&plan->base);
+    return NULL;
+  }
+  plan->base.workspace = plan->base.layout.total;
+  plan->base.packed = true;
+  plan->base.cost.seconds = seconds(plan);
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_running_sums;
+const falt_solver falt_solver_running_sums = {.name = "running-sums", .device_kind = "cpu", .plan = plan_running};

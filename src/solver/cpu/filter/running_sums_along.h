@@ -1,0 +1,82 @@
+/* Box sums along a row of `element`, in a time that does not depend on their length: only additions, so that what is
+ * not finite reaches the sums that contain it and no other.
+ *
+ * Two passes make sums of 4 and of 16 neighbours at every position. A window of 16*q + r taps is q such sums, 16*step
+ * elements apart, and the r taps behind them. For the q, elements 16*step apart are chains, cut into blocks of q: the
+ * window is the end of a block, summed from its last element back, and the beginning of the next block, summed forward
+ * (van Herk, 1992; Gil and Werman, 1993). Neighbouring chains are the lanes of a vector. */
+#ifndef FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_ALONG_H
+#define FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_ALONG_H
+
+#include "solver/cpu/filter/running_sums_kernels.h"
+
+typedef element elements __attribute__((vector_size(FALT_VECTOR_BYTES), may_alias, aligned(sizeof(element))));
+enum { ELEMENTS = FALT_VECTOR_BYTES / sizeof(element), FOUR = 4, SIXTEEN = 16 };
+
+FALT_INLINE elements at(const element *from) {
+  return *(const elements *)from;
+}
+FALT_INLINE void put(element *to, elements v) {
+  *(elements *)to = v;
+}
+
+/* The windows of r < 16 taps from `first` on. */
+typedef struct rest {
+  const element *fours, *row; /* the first sum of four, the first single tap */
+  int four, single;
+  int64_t step;
+} rest;
+
+FALT_INLINE elements rest_at(const rest *r, int64_t e) {
+  elements sum = {0};
+  for (int i = 0; i < r->four; i++) sum += at(r->fours + e + i * FOUR * r->step);
+  for (int i = 0; i < r->single; i++) sum += at(r->row + e + i * r->step);
+  return sum;
+}
+
+static void sum_four(element *out, const element *row, int64_t step, int64_t n) {
+  for (int64_t e = 0; e < n; e += ELEMENTS)
+    put(out + e, (at(row + e) + at(row + e + step)) + (at(row + e + 2 * step) + at(row + e + 3 * step)));
+}
+
+/* One block of a vector's chains: windows [0, count), count <= q, of q sums `group` elements apart. */
+FALT_INLINE void slide_block(element *out, element *sums, int64_t q, int64_t group, int64_t count) {
+  elements back = at(sums + (q - 1) * group), ahead = {0};
+  for (int64_t i = q - 2; i >= 0; i--) {
+    back += at(sums + i * group);
+    put(sums + i * group, back);
+  }
+  put(out, back);
+  for (int64_t i = 1; i < count; i++) {
+    ahead += at(sums + (i + q - 1) * group);
+    put(out + i * group, at(sums + i * group) + ahead);
+  }
+}
+
+static void slide(element *out, element *sums, int64_t q, int64_t group, int64_t n) {
+  for (int64_t lane0 = 0; lane0 < falt_min(group, n); lane0 += ELEMENTS) {
+    const int64_t windows = falt_ceil_div(n - lane0, group);
+    for (int64_t i = 0; i < windows; i += q)
+      slide_block(out + lane0 + i * group, sums + lane0 + i * group, q, group, falt_min(q, windows - i));
+  }
+}
+
+static void along(const falt_running_along *call) {
+  const int64_t q = call->taps / SIXTEEN, left = call->taps % SIXTEEN, group = SIXTEEN * call->step, step = call->step;
+  const int64_t singles = q * group + left / FOUR * FOUR * step;
+  element *fours = call->fours, *sixteens = call->sixteens, *out = call->out;
+  const element *row = call->row;
+  const rest tail = {fours + q * group, row + singles, (int)(left / FOUR), (int)(left % FOUR), step};
+  const int64_t beyond = call->taps >= FOUR ? call->n + (call->taps - FOUR) * step : 0;
+  sum_four(fours, row, step, beyond);
+  if (q > 0) sum_four(sixteens, fours, FOUR * step, call->n + (q - 1) * group);
+  if (q > 1) slide(out, sixteens, q, group, call->n);
+  if (q > 1 && left == 0) return;
+  for (int64_t e = 0; e < call->n; e += ELEMENTS) {
+    elements sum = rest_at(&tail, e);
+    if (q > 0) sum += at((q > 1 ? out : sixteens) + e);
+    put(out + e, sum);
+  }
+}
+
+#endif

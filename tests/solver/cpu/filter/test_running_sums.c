@@ -1,0 +1,318 @@
+/* running-sums against the reference: random boxes of every dimension, type and boundary, on every instruction set and
+ * 1 to 3 threads with equal bits. Integers agree to the bit; what is not finite reaches the windows that hold it, and
+ * numbers of very different size do not spoil the sums beside them. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/cpu.h"
+#include "core/memory.h"
+#include "core/random.h"
+#include "faltung/faltung.h"
+#include "problem/problem.h"
+
+enum { THREADS = 3, COUNT = 400, LINE = 400 };
+
+static falt_device *devices[FALT_ISA_COUNT][THREADS];
+
+static int make_devices(void **state) {
+  (void)state;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    for (int i = 0; i < THREADS && falt_isa_runs((falt_isa)isa); i++) {
+      falt_cpu_options options;
+      falt_cpu_options_default(&options);
+      options.threads = i + 1;
+      snprintf(options.isa, sizeof options.isa, "%s", falt_isa_name((falt_isa)isa));
+      if (falt_device_cpu(&devices[isa][i], &options) != FALT_OK) return -1;
+    }
+  return 0;
+}
+
+static int drop_devices(void **state) {
+  (void)state;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    for (int i = 0; i < THREADS; i++) falt_device_destroy(&devices[isa][i]);
+  return 0;
+}
+
+/* ---- one problem */
+
+typedef struct sample {
+  char line[LINE];
+  falt_problem problem;
+  falt_budget budget;
+  void *taps, *input, *expected, *output;
+  size_t bytes;         /* of the output */
+  double weight, scale; /* of all taps; the largest |sum| of a window */
+} sample;
+
+static int64_t elements(const falt_tensor *t) {
+  int64_t last = t->offset;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    if (t->stride[dim] > 0) last += (t->size[dim] - 1) * t->stride[dim];
+  return last + 1;
+}
+
+static void *filled(const falt_tensor *t, double value) {
+  void *data = calloc((size_t)elements(t), falt_type_size(t->type));
+  assert_non_null(data);
+  for (int64_t i = 0; i < elements(t); i++) falt_store(data, t->type, i, value);
+  return data;
+}
+
+static void make_sample(sample *s, const char *line, double weight) {
+  snprintf(s->line, sizeof s->line, "%s", line);
+  if (falt_problem_parse(&s->problem, &s->budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  s->weight = weight;
+  s->taps = filled(&s->problem.filter, weight);
+  s->input = filled(&s->problem.input, 0);
+  s->expected = filled(&s->problem.output, 0);
+  s->output = filled(&s->problem.output, 0);
+  s->bytes = (size_t)elements(&s->problem.output) * falt_type_size(s->problem.output.type);
+}
+
+static void drop_sample(sample *s) {
+  free(s->taps);
+  free(s->input);
+  free(s->expected);
+  free(s->output);
+}
+
+static void set_input(sample *s, uint64_t *seed, double factor) {
+  const falt_tensor *t = &s->problem.input;
+  double largest = fabs(s->problem.boundary_value);
+  for (int64_t i = 0; i < elements(t); i++) {
+    const bool whole = falt_type_is_integer(t->type);
+    const double low = fmax(falt_type_min(t->type), -0x1p31), high = fmin(falt_type_max(t->type), 0x1p31 - 1);
+    const double value =
+        whole ? (double)falt_random_int(seed, (int64_t)low, (int64_t)high) : (2 * falt_random_unit(seed) - 1) * factor;
+    falt_store(s->input, t->type, i, value);
+    largest = fmax(largest, fabs(value));
+  }
+  s->scale = largest * s->weight * (double)falt_problem_depth(&s->problem);
+}
+
+static void run(const sample *s, falt_device *device, const char *method, void *output) {
+  falt_plan *plan = NULL;
+  falt_budget budget = s->budget;
+  snprintf(budget.method, sizeof budget.method, "%s", method);
+  if (falt_plan_create(&plan, device, &s->problem, &budget, s->taps) != FALT_OK)
+    fail_msg("%s: %s", s->line, falt_message());
+  falt_operands operands = {.input = s->input, .output = output};
+  operands.workspace = falt_alloc(falt_plan_workspace(plan) + 1);
+  assert_non_null(operands.workspace);
+  memset(operands.workspace, 0xff, falt_plan_workspace(plan));
+  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
+  falt_free((void *)operands.workspace);
+  falt_plan_destroy(&plan);
+}
+
+/* Integers: to the bit where nothing on the way is a fraction, else one unit, since a tie may fall either way. */
+static double tolerance(const sample *s, double expected) {
+  const falt_type type = s->problem.output.type;
+  const double own = falt_type_is_integer(type) ? 0 : 2 * falt_type_epsilon(type) * fabs(expected);
+  const bool whole = falt_type_is_integer(s->problem.input.type);
+  if (whole && falt_type_is_integer(s->problem.filter.type)) return own;
+  const double accumulator = falt_type_epsilon(s->problem.accumulator == FALT_F64 ? FALT_F64 : FALT_F32);
+  return own + 64 * accumulator * (s->scale + fabs(expected)) + (falt_type_is_integer(type) ? 1 : 0);
+}
+
+static void compare(const sample *s, const char *isa) {
+  const falt_type type = s->problem.output.type;
+  for (int64_t i = 0; i < elements(&s->problem.output); i++) {
+    const double is = falt_load(s->output, type, i), should = falt_load(s->expected, type, i);
+    const bool equal = is == should || (isnan(is) && isnan(should)) || fabs(is - should) <= tolerance(s, should);
+    if (!equal) fail_msg("%s, %s: element %lld is %.17g and not %.17g", s->line, isa, (long long)i, is, should);
+  }
+}
+
+/* Every instruction set beside the reference, and the same bits for all numbers of threads. */
+static void check(sample *s) {
+  run(s, devices[FALT_ISA_PORTABLE][0], "reference", s->expected);
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
+    if (!falt_isa_runs((falt_isa)isa)) continue;
+    run(s, devices[isa][0], "running-sums", s->output);
+    compare(s, falt_isa_name((falt_isa)isa));
+    void *again = malloc(s->bytes);
+    for (int i = 1; i < THREADS; i++) {
+      memcpy(again, s->output, s->bytes);
+      run(s, devices[isa][i], "running-sums", again);
+      if (memcmp(again, s->output, s->bytes) != 0) fail_msg("%s: other bits with %d threads", s->line, i + 1);
+    }
+    free(again);
+  }
+}
+
+/* ---- random boxes */
+
+static void add(char *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add(char *line, const char *format, ...) {
+  const size_t used = strlen(line);
+  va_list list;
+  va_start(list, format);
+  vsnprintf(line + used, LINE - used, format, list);
+  va_end(list);
+}
+
+/* Windows of one tap to several times the image, in places that filters have. */
+static void draw_line(char line[LINE], uint64_t *seed) {
+  static const char *const boundaries[] = {"constant", "edge", "symmetric", "reflect101", "wrap"};
+  static const char *const places[] = {"",          " mode=valid", " mode=full",
+                                       " anchor=0", " stride=2",   " stride=3 mode=full"};
+  static const char *const types[] = {"u8", "s8", "u16", "s16", "s32", "f16", "bf16", "f32", "f32", "f64"};
+  static const char *const outputs[] = {"", "", " out-type=s32", " out-type=f32"};
+  const int space = (int)falt_random_int(seed, 1, 3);
+  int64_t in[3], taps[3];
+  for (int i = 0; i < 3; i++) {
+    in[i] = falt_random_int(seed, 1, i == 2 ? 90 : 12);
+    taps[i] = falt_random_int(seed, 1, falt_random_int(seed, 0, 3) == 0 ? 2 * in[i] + 1 : in[i]);
+  }
+  taps[2] += taps[2] == 1;
+  const int64_t place = falt_random_int(seed, 0, 5);
+  for (int i = 0; i < 3; i++) taps[i] = place == 1 ? falt_min(taps[i], in[i]) : taps[i];
+  if (in[2] == 1) taps[2] = place == 1 ? (in[2] = 2) : taps[2];
+  strcpy(line, "correlate");
+  if (space > 2) add(line, " d=%d t=%d", (int)in[0], (int)taps[0]);
+  if (space > 1) add(line, " h=%d r=%d", (int)in[1], (int)taps[1]);
+  add(line, " w=%d s=%d type=%s%s", (int)in[2], (int)taps[2], types[falt_random_int(seed, 0, 9)], places[place]);
+  add(line, "%s", outputs[falt_random_int(seed, 0, 3)]);
+  if (falt_random_int(seed, 0, 2) == 0) add(line, " pixel=3");
+  if (falt_random_int(seed, 0, 2) == 0) add(line, " n=2");
+  if (falt_random_int(seed, 0, 4) == 0) add(line, " alpha=0.5 beta=3 act=clip:-9:90");
+  if (falt_random_int(seed, 0, 1)) add(line, " weight-type=s32");
+  add(line, " boundary=%s", boundaries[falt_random_int(seed, 0, 4)]);
+  if (falt_random_int(seed, 0, 3) == 0) add(line, " value=%d", (int)falt_random_int(seed, -300, 300));
+}
+
+static void test_random_boxes(void **state) {
+  (void)state;
+  const char *text = getenv("FALTUNG_TEST_SEED"), *many = getenv("FALTUNG_TEST_COUNT");
+  const uint64_t first = text ? strtoull(text, NULL, 10) : 1, count = many ? strtoull(many, NULL, 10) : COUNT;
+  for (uint64_t i = 0; i < count; i++) {
+    uint64_t seed = first + i;
+    char line[LINE];
+    sample s;
+    draw_line(line, &seed);
+    make_sample(&s, line, strstr(line, "weight-type") ? 3 : 0.37);
+    set_input(&s, &seed, 1);
+    check(&s);
+    drop_sample(&s);
+  }
+}
+
+/* ---- large windows, strips and bands */
+
+static void test_large_boxes(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "correlate h=90 w=9000 r=7 s=33 boundary=wrap type=u8 weight-type=s32 out-type=s32",
+      "correlate h=90 w=9000 r=7 s=33 boundary=wrap",
+      "correlate h=300 w=64 r=101 s=5 boundary=reflect101",
+      "correlate w=30000 s=1001 boundary=symmetric",
+      "correlate w=300 s=1001 boundary=reflect101 type=u16 weight-type=s32 out-type=s32",
+      "correlate w=5000 s=40 dilation=3 boundary=edge",
+      "correlate h=2000 w=1 r=33 s=1 boundary=wrap",
+      "correlate d=40 h=30 w=50 t=9 r=7 s=20 boundary=edge",
+      "correlate h=40 w=5000 pixel=3 r=3 s=17 boundary=wrap type=u8",
+  };
+  uint64_t seed = 3;
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    sample s;
+    make_sample(&s, lines[i], 1);
+    set_input(&s, &seed, 1);
+    check(&s);
+    drop_sample(&s);
+  }
+}
+
+/* ---- what must not spread */
+
+/* One element is not finite, or so large that a difference of sums would lose all others. */
+static void test_nothing_spreads(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "correlate h=50 w=60 r=7 s=19 boundary=reflect101", "correlate h=50 w=60 r=7 s=19 type=f64 boundary=wrap",
+      "correlate w=900 s=33 type=bf16 out-type=f32",      "correlate d=12 h=13 w=50 t=5 r=3 s=34 boundary=edge",
+      "correlate h=50 w=60 r=19 s=3 stride=2 type=f16",
+  };
+  static const double values[] = {NAN, INFINITY, -INFINITY, 30000, 1e30};
+  uint64_t seed = 11;
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+      sample s;
+      make_sample(&s, lines[i], 0.25);
+      const int64_t count = elements(&s.problem.input);
+      set_input(&s, &seed, 0x1p-20); /* the tolerance is that of the small elements */
+      for (int times = 0; times < 3; times++)
+        falt_store(s.input, s.problem.input.type, falt_random_int(&seed, 0, count - 1), values[k]);
+      run(&s, devices[FALT_ISA_PORTABLE][0], "reference", s.expected);
+      for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
+        if (!falt_isa_runs((falt_isa)isa)) continue;
+        run(&s, devices[isa][0], "running-sums", s.output);
+        compare(&s, falt_isa_name((falt_isa)isa));
+      }
+      drop_sample(&s);
+    }
+}
+
+/* ---- refusals */
+
+static void refuses(const char *line, const float *taps, const char *reason) {
+  falt_problem problem;
+  falt_budget budget;
+  falt_plan *plan = NULL;
+  assert_int_equal(falt_problem_parse(&problem, &budget, line), FALT_OK);
+  snprintf(budget.method, sizeof budget.method, "running-sums");
+  assert_int_not_equal(falt_plan_create(&plan, devices[FALT_ISA_PORTABLE][0], &problem, &budget, taps), FALT_OK);
+  if (!strstr(falt_message(), reason)) fail_msg("%s: %s", line, falt_message());
+}
+
+static void test_refusals(void **state) {
+  (void)state;
+  const float even[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, other[9] = {1, 1, 1, 1, 2, 1, 1, 1, 1};
+  const float none[9] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
+  refuses("correlate h=9 w=9 r=3 s=3", other, "not all one finite number");
+  refuses("correlate h=9 w=9 r=3 s=3", none, "not all one finite number");
+  refuses("correlate h=9 w=9 r=3 s=3", NULL, "not known");
+  refuses("correlate h=9 w=9 r=3 s=3 dilation=2", even, "apart");
+  refuses("correlate w=9 s=1", even, "one tap");
+}
+
+/* ---- choice */
+
+/* The planner takes it for large boxes and not for small ones. */
+static void test_choice(void **state) {
+  (void)state;
+  static const struct {
+    int taps;
+    bool chosen;
+  } boxes[] = {{3, false}, {5, false}, {101, true}, {301, true}};
+  for (size_t i = 0; i < sizeof boxes / sizeof *boxes; i++) {
+    static float taps[301 * 301];
+    char line[LINE], text[LINE];
+    falt_problem problem;
+    falt_budget budget;
+    falt_plan *plan;
+    for (int t = 0; t < 301 * 301; t++) taps[t] = 1;
+    snprintf(line, sizeof line, "correlate h=1024 w=1024 r=%d s=%d", boxes[i].taps, boxes[i].taps);
+    assert_int_equal(falt_problem_parse(&problem, &budget, line), FALT_OK);
+    budget.deterministic = true; /* a choice that this machine's speed does not change */
+    assert_int_equal(falt_plan_create(&plan, devices[FALT_ISA_PORTABLE][0], &problem, &budget, taps), FALT_OK);
+    falt_plan_print(plan, text, sizeof text);
+    if ((strstr(text, "running-sums") != NULL) != boxes[i].chosen) fail_msg("%s: %s", line, text);
+    falt_plan_destroy(&plan);
+  }
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_boxes), cmocka_unit_test(test_large_boxes),
+                                     cmocka_unit_test(test_nothing_spreads), cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_choice)};
+  return cmocka_run_group_tests(tests, make_devices, drop_devices);
+}
