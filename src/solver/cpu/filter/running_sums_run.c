@@ -47,6 +47,7 @@ typedef struct strip {
   int64_t columns;   /* positions of a row: all under the outputs, then those of further pieces */
   size_t pitch;      /* bytes of a row */
   char *constant, *copy[2];
+  bool has_constant; /* the row of the constant has been filled */
   char *fours, *sixteens, *along, *results;
   slide *depth; /* one for each row of a plane, or NULL */
   row_ref *plane;
@@ -131,15 +132,6 @@ static int64_t plane_rows(const strip *s) {
   return count;
 }
 
-static void fill_constant(const falt_running *how, char *row, int64_t elements) {
-  const double value = how->rows.boundary_value;
-  for (int64_t i = 0; i < elements; i++)
-    if (how->whole)
-      ((int32_t *)(void *)row)[i] = (int32_t)value;
-    else
-      falt_store(row, falt_lane_type(how->rows.lane), i, value);
-}
-
 /* Divides a worker's scratch for its task. Without memory (base NULL) only counts. */
 static void lay_out(strip *s, falt_arena *memory) {
   const falt_running *how = s->how;
@@ -148,12 +140,12 @@ static void lay_out(strip *s, falt_arena *memory) {
   s->pitch = row_bytes(s, s->columns);
   for (int i = 0; i < 2 && !how->in_place; i++) s->copy[i] = falt_arena_take(memory, s->pitch);
   s->constant = falt_arena_take(memory, s->pitch);
+  s->has_constant = false;
   s->fours = falt_arena_take(memory, s->pitch);
   s->sixteens = falt_arena_take(memory, s->pitch);
   s->along = falt_arena_take(memory, s->pitch);
   s->results = falt_arena_take(memory, (size_t)((s->task.end[2] - s->task.begin[2]) * rows->pixel) * rows->lane_size);
   lay_slide(s, &s->height, 1, memory);
-  if (memory->base) fill_constant(how, s->constant, s->columns * rows->pixel);
   if (!has_planes(how)) return;
   const int64_t count = plane_rows(s);
   s->depth = falt_arena_take(memory, (size_t)count * sizeof *s->depth);
@@ -182,12 +174,22 @@ static row_ref row_of_sums(const strip *s, const char *sums) {
   return (row_ref){sums, false, s->how->size, s->how->whole ? FALT_S32 : falt_lane_type(s->how->rows.lane)};
 }
 
+/* A row of the boundary's constant. */
+static row_ref constant_row(strip *s) {
+  const falt_running *how = s->how;
+  const int64_t count = s->has_constant ? 0 : s->columns * how->rows.pixel;
+  const row_ref row = row_of_sums(s, s->constant);
+  for (int64_t i = 0; i < count; i++) falt_store(s->constant, row.type, i, how->rows.boundary_value);
+  s->has_constant = true;
+  return row;
+}
+
 /* The input's row at a logical position; a copy of it in `copy` where it cannot be read as it lies. */
-static row_ref input_row(const strip *s, int64_t z, int64_t y, char *copy) {
+static row_ref input_row(strip *s, int64_t z, int64_t y, char *copy) {
   const falt_running *how = s->how;
   const falt_rows *rows = &how->rows;
   const char *source = falt_rows_source(rows, s->io->input, s->task.slice, z, y);
-  if (!source) return row_of_sums(s, s->constant);
+  if (!source) return constant_row(s);
   if (how->in_place) return (row_ref){source, true, (size_t)rows->in_size, rows->in_type};
   for (int i = 0; i < s->pieces; i++) copy_piece(s, &s->piece[i], source, copy);
   return how->whole ? (row_ref){copy, false, (size_t)rows->in_size, rows->in_type} : row_of_sums(s, copy);
@@ -200,7 +202,7 @@ static const char *at_piece(const strip *s, const row_ref *row, const piece *p) 
 }
 
 /* Row r of an axis, counted from the filter's first tap at output 0. Along y: of the plane that `other` says. */
-static row_ref row_along(const strip *s, int axis, int64_t other, int64_t r, char *copy) {
+static row_ref row_along(strip *s, int axis, int64_t other, int64_t r, char *copy) {
   const falt_axis *z = &s->how->rows.axis[0], *y = &s->how->rows.axis[1];
   if (axis == 0) return input_row(s, r - z->pad[0], other - y->pad[0], copy);
   if (s->plane) return s->plane[r - s->task.begin[1] * y->stride];
