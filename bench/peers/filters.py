@@ -20,6 +20,11 @@ def gaussian_sigma(p):
     return float(p.kernel[len("gaussian:"):].split(",")[0])
 
 
+def is_box(p):
+    """Whether all taps are one number, for which libraries have a function of its own."""
+    return (p.kernel or "").startswith("box:")
+
+
 def correlation_taps(p):
     """The taps as a correlation applies them."""
     taps = p.spatial_taps()
@@ -37,6 +42,9 @@ def opencv(modules, p, Peer):
     if sigma:
         yield Peer("opencv", "opencv GaussianBlur", cv2.__version__, lambda: cv2.GaussianBlur(
             x, taps.shape[::-1], sigma, dst=out, sigmaY=sigma, borderType=border))
+    elif is_box(p):
+        yield Peer("opencv", "opencv blur", cv2.__version__, lambda: cv2.blur(
+            x, taps.shape[::-1], dst=out, borderType=border))
     else:
         taps = taps.astype(np.float64 if x.dtype == np.float64 else np.float32)
         yield Peer("opencv", "opencv filter2D", cv2.__version__, lambda: cv2.filter2D(
@@ -54,6 +62,9 @@ def scipy_ndimage(modules, p, Peer):
         radius, axes = [(size - 1) // 2 for size in taps.shape], tuple(range(p.space))
         yield Peer("scipy", "scipy.ndimage.gaussian_filter", version, lambda: ndimage.gaussian_filter(
             x, sigma, output=out, mode=mode, cval=cval, radius=radius, axes=axes))
+    elif is_box(p) and x.dtype.kind == "f":  # integers are rounded between its passes
+        yield Peer("scipy", "scipy.ndimage.uniform_filter", version, lambda: ndimage.uniform_filter(
+            x, taps.shape, output=out, mode=mode, cval=cval, axes=tuple(range(p.space))))
     else:
         function = getattr(ndimage, p.verb)
         if p.has("pixel"):  # a filter for every channel: an axis of one tap
