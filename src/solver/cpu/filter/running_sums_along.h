@@ -61,15 +61,29 @@ static void slide(element *out, element *sums, int64_t q, int64_t group, int64_t
   }
 }
 
-static void along(const falt_running_along *call) {
-  const int64_t q = call->taps / SIXTEEN, left = call->taps % SIXTEEN, group = SIXTEEN * call->step, step = call->step;
-  const int64_t singles = q * group + left / FOUR * FOUR * step;
-  element *fours = call->fours, *sixteens = call->sixteens, *out = call->out;
-  const element *row = call->row;
-  const rest tail = {fours + q * group, row + singles, (int)(left / FOUR), (int)(left % FOUR), step};
-  const int64_t beyond = call->taps >= FOUR ? call->n + (call->taps - FOUR) * step : 0;
-  sum_four(fours, row, step, beyond);
-  if (q > 0) sum_four(sixteens, fours, FOUR * step, call->n + (q - 1) * group);
+/* What is behind the sums of 16. */
+static rest rest_of(const falt_running_along *call) {
+  const int64_t whole = call->taps / SIXTEEN * SIXTEEN, left = call->taps % SIXTEEN;
+  const element *fours = call->fours, *row = call->row;
+  return (rest){.fours = fours + whole * call->step,
+                .row = row + (whole + left / FOUR * FOUR) * call->step,
+                .four = (int)(left / FOUR),
+                .single = (int)(left % FOUR),
+                .step = call->step};
+}
+
+/* All sums of 4 and 16 neighbours inside the row. */
+static void sum_neighbours(const falt_running_along *call) {
+  const int64_t step = call->step, n = call->n;
+  if (call->taps >= FOUR) sum_four(call->fours, call->row, step, n + (call->taps - FOUR) * step);
+  if (call->taps >= SIXTEEN) sum_four(call->sixteens, call->fours, FOUR * step, n + (call->taps - SIXTEEN) * step);
+}
+
+FALT_INLINE void along_by_blocks(const falt_running_along *call) {
+  const int64_t q = call->taps / SIXTEEN, left = call->taps % SIXTEEN, group = SIXTEEN * call->step;
+  element *sixteens = call->sixteens, *out = call->out;
+  const rest tail = rest_of(call);
+  sum_neighbours(call);
   if (q > 1) slide(out, sixteens, q, group, call->n);
   if (q > 1 && left == 0) return;
   for (int64_t e = 0; e < call->n; e += ELEMENTS) {

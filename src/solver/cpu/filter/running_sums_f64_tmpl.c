@@ -25,5 +25,21 @@ static void add(void *out, const void *sums, const void *row, double weight, int
   if (e < n) add_vector(to + e, before ? before + e : NULL, vec_load_part(from + e, (int)(n - e)), by);
 }
 
+static void slide_row(void *out, void *sums, const void *end, const void *row, double weight, int64_t n) {
+  lane *to = out, *before = sums;
+  const lane *from = row, *ends = end;
+  const vec by = vec_all((lane)weight);
+  for (int64_t e = 0; e < n; e += VEC) {
+    const vec x = e + VEC <= n ? vec_load(from + e) : vec_load_part(from + e, (int)(n - e));
+    const vec sum = vec_madd(vec_load(before + e), x, by);
+    vec_store(before + e, sum);
+    vec_store(to + e, vec_load(ends + e) + sum);
+  }
+}
+
+static void along(const falt_running_along *call) {
+  along_by_blocks(call);
+}
+
 extern const falt_running_kernels JOIN(falt_running_f64_, FALT_ISA_SUFFIX);
-const falt_running_kernels JOIN(falt_running_f64_, FALT_ISA_SUFFIX) = {.along = along, .add = add};
+const falt_running_kernels JOIN(falt_running_f64_, FALT_ISA_SUFFIX) = {.along = along, .add = add, .slide = slide_row};

@@ -24,6 +24,8 @@ typedef struct falt_running_kernels {
   /* f32 and f64: out[e] = sums[e] + weight*row[e], rounded once; sums NULL: zeros. Exactly n elements of row are read;
    * the others are padded. */
   void (*add)(void *out, const void *sums, const void *row, double weight, int64_t n);
+  /* f32 and f64: sums[e] += weight*row[e], then out[e] = end[e] + sums[e]. As above. */
+  void (*slide)(void *out, void *sums, const void *end, const void *row, double weight, int64_t n);
   /* u32: sums[e] += enter[e] - leave[e], both of one integer type; NULL: zeros. Exactly n elements. */
   void (*move)(void *sums, const void *enter, const void *leave, falt_type type, int64_t n);
   /* u32: out[i] = weight * (int32_t)sums[i*stride], rounded to the lane's type. Exactly n elements. */

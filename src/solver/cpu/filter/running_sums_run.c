@@ -220,6 +220,16 @@ static void add_row(const strip *s, char *out, const char *sums, const row_ref *
   }
 }
 
+/* A row enters the beginning of the next block, which makes the window with the end of this one. */
+static void slide_row(const strip *s, const slide *d, const char *end, const row_ref *row, double weight) {
+  const falt_running *how = s->how;
+  for (int i = 0; i < s->pieces; i++) {
+    const piece *p = &s->piece[i];
+    const size_t at = (size_t)(p->at * how->rows.pixel) * how->size;
+    how->kernels->slide(d->out + at, d->sums + at, end + at, at_piece(s, row, p), weight, p->count * how->rows.pixel);
+  }
+}
+
 /* Rows may be absent (base NULL). */
 static void move_rows(const strip *s, char *sums, const row_ref *enter, const row_ref *leave) {
   const falt_running *how = s->how;
@@ -242,7 +252,7 @@ static char *slide_whole(strip *s, slide *d, int axis, int64_t other, int64_t fi
   const int64_t taps = s->how->rows.taps[axis];
   const bool goes_on = d->at >= 0 && first - d->at < taps;
   if (!goes_on) memset(d->sums, 0, s->pitch);
-  for (int64_t r = goes_on ? d->at + taps : first; r < first + taps; r++) {
+  for (int64_t r = goes_on ? d->at + taps : first; r < first + taps && !falt_cancelled(); r++) {
     const row_ref enter = row_along(s, axis, other, r, s->copy[0]);
     const row_ref leave = goes_on ? row_along(s, axis, other, r - taps, s->copy[1]) : (row_ref){0};
     move_rows(s, d->sums, &enter, &leave);
@@ -253,7 +263,7 @@ static char *slide_whole(strip *s, slide *d, int axis, int64_t other, int64_t fi
 
 /* Floats whose windows share no rows. */
 static char *slide_apart(strip *s, slide *d, int axis, int64_t other, int64_t first, double weight) {
-  for (int64_t r = first; r < first + s->how->rows.taps[axis]; r++) {
+  for (int64_t r = first; r < first + s->how->rows.taps[axis] && !falt_cancelled(); r++) {
     const row_ref row = row_along(s, axis, other, r, s->copy[0]);
     add_row(s, d->sums, r > first ? d->sums : NULL, &row, weight);
   }
@@ -269,20 +279,22 @@ static char *end_from(const strip *s, const slide *d, int axis, int64_t r) {
 static char *slide_blocks(strip *s, slide *d, int axis, int64_t other, int64_t first, double weight) {
   const int64_t taps = s->how->rows.taps[axis], next = (first / taps + 1) * taps;
   if (d->at < 0 || d->at / taps != first / taps) {
-    for (int64_t r = next - 1; r >= first; r--) {
+    for (int64_t r = next - 1; r >= first && !falt_cancelled(); r--) {
       const row_ref row = row_along(s, axis, other, r, s->copy[0]);
       add_row(s, end_from(s, d, axis, r), r < next - 1 ? end_from(s, d, axis, r + 1) : NULL, &row, weight);
     }
     d->ahead = next;
   }
   d->at = first;
-  for (; d->ahead < first + taps; d->ahead++) {
+  if (first + taps == next) return end_from(s, d, axis, first);
+  for (; d->ahead < first + taps - 1 && !falt_cancelled(); d->ahead++) {
     const row_ref row = row_along(s, axis, other, d->ahead, s->copy[0]);
     add_row(s, d->sums, d->ahead > next ? d->sums : NULL, &row, weight);
   }
-  if (first + taps == next) return end_from(s, d, axis, first);
-  const row_ref end = row_of_sums(s, end_from(s, d, axis, first));
-  add_row(s, d->out, d->sums, &end, 1);
+  const row_ref last = row_along(s, axis, other, first + taps - 1, s->copy[0]);
+  if (first + taps - 1 == next) memset(d->sums, 0, s->pitch);
+  slide_row(s, d, end_from(s, d, axis, first), &last, weight);
+  d->ahead = first + taps;
   return d->out;
 }
 

@@ -62,6 +62,28 @@ static void scale_f64(void *out, const void *sums, int64_t stride, double weight
   for (int64_t i = 0; i < n; i++) to[i] = from[i * stride] * weight;
 }
 
+/* Integers may be subtracted: windows 16 apart differ by two sums of 16. */
+static void along(const falt_running_along *call) {
+  const int64_t group = SIXTEEN * call->step, n = call->n, next = call->taps * call->step;
+  const uint32_t *sixteens = call->sixteens;
+  const rest tail = rest_of(call);
+  uint32_t *out = call->out;
+  if (call->taps < SIXTEEN) {
+    along_by_blocks(call);
+    return;
+  }
+  sum_neighbours(call);
+  for (int64_t first = 0; first < falt_min(group, n); first += ELEMENTS) {
+    elements sum = rest_at(&tail, first);
+    for (int64_t i = 0; i < call->taps / SIXTEEN; i++) sum += at(sixteens + first + i * group);
+    put(out + first, sum);
+    for (int64_t e = first; e + group < n; e += group) {
+      sum += at(sixteens + e + next) - at(sixteens + e);
+      put(out + e + group, sum);
+    }
+  }
+}
+
 extern const falt_running_kernels JOIN(falt_running_u32_, FALT_ISA_SUFFIX);
 const falt_running_kernels JOIN(falt_running_u32_, FALT_ISA_SUFFIX) = {
     .along = along, .move = move, .scale = {[FALT_LANE_F32] = scale_f32, [FALT_LANE_F64] = scale_f64}};
