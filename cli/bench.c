@@ -298,7 +298,7 @@ static int run_case(cli_bench *bench, const cli_case *one) {
   add_entry(row, "copy", "copy", "limit");
   turn t = {.bench = bench, .row = row};
   int status = prepare(&t, one);
-  if (status == CLI_DONE && bench->peers.pid > 0) status = load_peers(&t, one->kernel);
+  if (status == CLI_DONE && bench->peers.pid > 0 && !t.problem.factors) status = load_peers(&t, one->kernel);
   if (status == CLI_DONE) load_vendor(&t);
   if (status == CLI_DONE) status = run_rounds(&t);
   cli_entry *copy = &row->entry[CLI_COPY];

@@ -123,7 +123,7 @@ static void lower_rank(float *taps, const int64_t size[3], int rank, uint64_t se
 int cli_filter_random(void **filter, const falt_problem *p, uint64_t seed) {
   *filter = NULL;
   if (p->operation >= FALT_MAXPOOL) return CLI_DONE;
-  if (!fill_tensor(filter, &p->filter, seed, "filter")) return CLI_IMPOSSIBLE;
+  if (!fill(filter, p->filter.type, falt_problem_filter_elements(p), seed, "filter")) return CLI_IMPOSSIBLE;
   const int64_t *taps = &p->filter.size[FALT_D];
   const bool one_filter = falt_tensor_span(&p->filter) == taps[0] * taps[1] * taps[2];
   if (p->rank > 0 && p->filter.type == FALT_F32 && one_filter) lower_rank(*filter, taps, p->rank, seed + 4);
@@ -188,6 +188,7 @@ int cli_operands_place(const cli_operands *operands, const falt_problem *p, falt
                        falt_operands *placed) {
   const falt_operands *set = &operands->set;
   const size_t vector = (size_t)cli_bias_count(p) * falt_type_size(cli_bias_type(p));
+  const size_t filter = (size_t)falt_problem_filter_elements(p) * falt_type_size(p->filter.type);
   const size_t residual = bytes_of(p->operation == FALT_BACKWARD_MAXPOOL ? &p->input : &p->residual);
   *placed = (falt_operands){.input = NULL};
   if (is_host(device)) { /* they are there already */
@@ -197,7 +198,7 @@ int cli_operands_place(const cli_operands *operands, const falt_problem *p, falt
   }
   falt_status status = place(device, &placed->input, set->input, bytes_of(&p->input));
   if (status == FALT_OK) status = place(device, &placed->output, set->output, bytes_of(&p->output));
-  if (status == FALT_OK) status = place(device, &placed->filter, set->filter, bytes_of(&p->filter));
+  if (status == FALT_OK) status = place(device, &placed->filter, set->filter, filter);
   if (status == FALT_OK) status = place(device, &placed->residual, set->residual, residual);
   if (status == FALT_OK) status = place(device, &placed->bias, set->bias, vector);
   if (status == FALT_OK) status = place(device, &placed->scale, set->scale, vector);

@@ -60,6 +60,7 @@ static bool split(char *text, cli_case *one) {
 }
 
 bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error) {
+  if (problem->factors) return cli_wrong(error, "@ %.60s: is no filter of factors; leave it out", one->kernel);
   if (!problem->is_filter) return cli_wrong(error, "@ %.60s: only filters take a kernel; leave it out", one->kernel);
   if (!cli_kernel_make(one->kernel, problem->space, false, kernel, error)) return false;
   const int64_t *has = kernel->size, *wants = &problem->filter.size[FALT_D];
@@ -79,8 +80,18 @@ static void make_average(float *taps, int64_t count) {
   for (int64_t i = 0; i < count; i++) taps[i] = (float)(fabsf(taps[i]) / sum);
 }
 
+/* The same of a filter's factors, of which each is an average and all terms together are one. */
+static void make_average_factors(float *values, const falt_problem *p) {
+  for (int term = 0; term < p->factors; term++)
+    for (int dim = FALT_D; dim < FALT_DIMS; dim++) {
+      make_average(values, p->filter.size[dim]);
+      for (int64_t i = 0; i < p->filter.size[dim] && dim == FALT_W; i++) values[i] /= (float)p->factors;
+      values += p->filter.size[dim];
+    }
+}
+
 int cli_case_taps(const cli_case *one, const falt_problem *problem, void *filter) {
-  const int64_t count = falt_tensor_span(&problem->filter);
+  const int64_t count = falt_problem_filter_elements(problem);
   if (one->kernel[0]) {
     cli_kernel kernel;
     io_error error;
@@ -92,7 +103,10 @@ int cli_case_taps(const cli_case *one, const falt_problem *problem, void *filter
     return packed ? CLI_DONE : cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
   }
   const bool averages = problem->is_filter && problem->filter.type == FALT_F32 && problem->output.type <= FALT_S32;
-  if (averages && problem->rank <= 1) make_average(filter, count);
+  if (averages && problem->factors)
+    make_average_factors(filter, problem);
+  else if (averages && problem->rank <= 1)
+    make_average(filter, count);
   return CLI_DONE;
 }
 

@@ -204,6 +204,13 @@ typedef struct falt_problem {
    * out. NaN is the largest of floats and 0 among integers. 1 everywhere: no pooling */
   int64_t pool[3];              /* depth, height, width */
   falt_filter_when filter_when; /* other than FALT_FILTER_AUTO only where the operation reads a filter */
+  /* 0: the filter's pointer holds its taps, as `filter` describes them. M > 0, for filters (is_filter) of floating type
+   * and without rank: it holds M terms of one factor an axis, and tap [t][r][s] is the sum over the terms of
+   * d[t] * h[r] * w[s]. Their M * (T + R + S) values lie densely, term by term, in each term the factor along depth,
+   * then height, then width; an axis of one tap has one value. They are finite. `filter` keeps the sizes, the type and
+   * the strides of dense taps, which no memory holds: one filter for all groups, backwards along all axes for a true
+   * convolution. */
+  int factors;
   uint64_t reserved[4];
 } falt_problem;
 
@@ -248,6 +255,10 @@ FALT_API uint64_t falt_problem_hash(const falt_problem *problem);
  * and known for filters (correlate, convolve). FALT_FILTER_AUTO for operations that read no filter, and for NULL. Never
  * fails. Since 0.1. */
 FALT_API falt_filter_when falt_problem_filter_when(const falt_problem *problem);
+
+/* Elements from the first to the last that the filter's pointer holds: those of `filter`, or factors * (T + R + S); 0
+ * for pooling and for NULL. The problem passed falt_problem_check. Since 0.1. */
+FALT_API int64_t falt_problem_filter_elements(const falt_problem *problem);
 
 /* Gives a tensor dense strides for a layout: "nchw" "nhwc" "ncdhw" "ndhwc" "ncw" "nwc" for data (the channel is G*C
  * with G outermost), "oihw" "ohwi" "hwio" and their 1D and 3D forms for filters. The letters name the order in memory,
@@ -407,8 +418,8 @@ FALT_API int falt_device_threads(const falt_device *device);
 typedef struct falt_plan falt_plan;
 
 /* Plans for *problem on *device within *budget (NULL: no limits). filter_values may be NULL. If it is not, it points to
- * the filter in host memory as problem->filter describes it. The plan copies and packs the values and may use their
- * properties (separable, low rank, integer); falt_execute then ignores operands.filter. Values where
+ * the filter in host memory, as problem->filter and problem->factors describe it. The plan copies and packs the values
+ * and may use their properties (separable, low rank, integer); falt_execute then ignores operands.filter. Values where
  * problem->filter_when is FALT_FILTER_GIVEN, and none where it is FALT_FILTER_KNOWN, are FALT_INVALID_ARGUMENT. On
  * failure *plan is NULL. Returns the statuses of falt_problem_check; FALT_INVALID_METHOD for a name that no solver has,
  * FALT_NO_SOLVER where the named solver does not apply, FALT_OVER_BUDGET where none fits (falt_message names the

@@ -29,7 +29,8 @@ static void destroy(falt_plan_parts *base) {
 falt_status falt_parts_keep(falt_plan *plan, const falt_budget *budget, const void *filter_values) {
   const falt_tensor *filter = &plan->problem.filter;
   const bool keeps_filter = filter_values && plan->packed;
-  const size_t bytes = keeps_filter ? (size_t)falt_tensor_span(filter) * falt_type_size(filter->type) : 0;
+  const size_t bytes =
+      keeps_filter ? (size_t)falt_problem_filter_elements(&plan->problem) * falt_type_size(filter->type) : 0;
   parts *made = falt_alloc_zero(sizeof *made);
   if (!made) return falt_fail(FALT_NO_MEMORY, "plan: memory ran out");
   made->base.destroy = destroy;

@@ -301,7 +301,8 @@ static falt_status bring_constants(run *r, const falt_operands *here) {
       p->filter.size[FALT_G] * p->filter.size[FALT_K] * (int64_t)falt_type_size(falt_type_real(p->output.type));
   if (!r->plan->packed && !falt_is_pooling(p->operation))
     FALT_TRY(bring_constant(r, FILTER, here->filter,
-                            falt_tensor_span(&p->filter) * (int64_t)falt_type_size(p->filter.type), &r->there.filter));
+                            falt_problem_filter_elements(p) * (int64_t)falt_type_size(p->filter.type),
+                            &r->there.filter));
   if (p->has_bias) FALT_TRY(bring_constant(r, BIAS, here->bias, vector, &r->there.bias));
   if (p->has_scale) FALT_TRY(bring_constant(r, SCALE, here->scale, vector, &r->there.scale));
   return FALT_OK;

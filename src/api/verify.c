@@ -26,8 +26,12 @@ static falt_status run_by(const char *method, falt_device *device, const falt_pr
   falt_budget_default(&budget);
   snprintf(budget.method, sizeof budget.method, "%s", method);
   FALT_TRY(falt_plan_search(&plan, falt_solvers, device, problem, &budget, NULL));
-  const falt_operands operands = falt_bench_operands(bench);
-  const falt_status status = falt_execute(plan, &operands);
+  falt_operands operands = falt_bench_operands(bench);
+  const size_t workspace = falt_plan_workspace(plan);
+  if (workspace) operands.workspace = falt_alloc(workspace);
+  const falt_status status = workspace && !operands.workspace ? falt_fail(FALT_NO_MEMORY, "verify: memory ran out")
+                                                              : falt_execute(plan, &operands);
+  falt_free(operands.workspace);
   falt_plan_destroy(&plan);
   return status;
 }
@@ -51,7 +55,7 @@ static falt_filling filling_of(uint64_t *state) {
 
 /* Whether a solver may factor the filter: only filters of one input and one output channel are factored. */
 static bool may_be_factored(const falt_problem *p) {
-  return falt_reads_filter(p->operation) && p->filter.size[FALT_K] == 1 && p->filter.size[FALT_C] == 1;
+  return falt_reads_filter(p->operation) && !p->factors && p->filter.size[FALT_K] == 1 && p->filter.size[FALT_C] == 1;
 }
 
 static falt_status prepare_factored(verification *v, const falt_problem *magnitudes) {
@@ -74,7 +78,7 @@ static falt_status prepare(verification *v) {
   falt_bench_fill_magnitudes(&v->magnitudes, &v->data, false);
   if (v->device->memory) FALT_TRY(falt_mirror_open(&v->mirror, v->device, &v->data));
   FALT_TRY(run_by("reference", v->host, v->problem, &v->expected));
-  FALT_TRY(run_by("generic", v->host, &magnitudes, &v->magnitudes));
+  FALT_TRY(run_by(magnitudes.factors ? "expand-factors" : "generic", v->host, &magnitudes, &v->magnitudes));
   return v->factors ? prepare_factored(v, &magnitudes) : FALT_OK;
 }
 

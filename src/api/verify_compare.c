@@ -75,7 +75,7 @@ static double distance(double a, double b) {
 
 /* A max pooling gradient sums contributions of different windows: their magnitudes are not those of |x|'s windows. */
 static double magnitude_at(const comparison *c, int64_t index) {
-  const falt_bench *bench = c->factors ? &c->v->term_magnitudes : &c->v->magnitudes;
+  const falt_bench *bench = c->factors && c->v->factors ? &c->v->term_magnitudes : &c->v->magnitudes;
   const falt_guarded *m = &bench->operand[c->which];
   if (c->v->problem->operation == FALT_BACKWARD_MAXPOOL) return c->largest;
   return falt_load(falt_guarded_data(m), FALT_F64, index);
@@ -201,7 +201,7 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     c.underflow = underflow_of(&c);
     c.leaves_out = falt_verify_leaves_out(v);
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && plan->spreads;
-    c.factors = v->factors && plan->factors;
+    c.factors = (v->factors || v->problem->factors) && plan->factors;
     c.splits = v->filling == FALT_FILL_NOT_FINITE && plan->splits;
     c.hides = hides_terms(v->problem);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {

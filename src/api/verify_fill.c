@@ -147,7 +147,9 @@ static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
 static falt_filling filling_of(const falt_problem *p, int operand, falt_filling filling, bool weights) {
   const bool gradient = p->operation == FALT_BACKWARD_FILTER && operand == FALT_OUTPUT;
   const bool weight = operand == FALT_FILTER || gradient;
-  const bool stays = weight && (!weights || p->operation == FALT_BACKWARD_DATA);
+  const bool stays = weight && (!weights || p->operation == FALT_BACKWARD_DATA || p->factors);
+  const bool ends = filling == FALT_FILL_ENDS || filling == FALT_FILL_SPARSE; /* products would overflow, or be zeros */
+  if (weight && p->factors && ends) return FALT_FILL_PLAIN;
   return filling == FALT_FILL_NOT_FINITE && stays ? FALT_FILL_PLAIN : filling;
 }
 
@@ -163,6 +165,7 @@ void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_fillin
     if (!o->used || o->written) continue;
     f.most = most_of(problem, o->tensor.type, i == large);
     f.factor = filling == FALT_FILL_SCALED ? factor : 1;
+    if (i == FALT_FILTER && problem->factors) f.factor = exp2(trunc(log2(f.factor) / 3)); /* each is one of three */
     f.one_in = falt_max(1, elements_of(&o->tensor) / 2);
     f.only_nan = i == FALT_SCALE; /* a sum that rounds to 0 or beside it, times infinity, is NaN or infinite */
     plain_range(&f, whole_range, small[i]);

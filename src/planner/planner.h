@@ -78,7 +78,8 @@ struct falt_solver {
   bool nondeterministic;   /* sums in an order that depends on threads */
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
-  bool pools;   /* computes layers with max pooling; asked for them only if set */
+  bool takes_factors; /* computes filters given as factors; asked for them only if set */
+  bool pools;         /* computes layers with max pooling; asked for them only if set */
   bool spreads; /* zeros or terms are multiplied by elements that an output does not read: NaN is possible if one is not
                  * finite */
   bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */

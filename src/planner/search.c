@@ -83,6 +83,7 @@ static falt_ask question(const falt_search *search, falt_device *device) {
 
 static falt_plan *answer(const falt_solver *solver, falt_ask *ask) {
   if (falt_problem_pools(ask->problem) && !solver->pools) return falt_refuse(ask, "does not pool its results");
+  if (ask->problem->factors && !solver->takes_factors) return falt_refuse(ask, "takes no filter as factors");
   falt_plan *plan = solver->plan(solver, ask);
   if (plan && solver->fallbacks && !falt_fallback_make(plan, ask)) falt_plan_destroy(&plan);
   if (!plan) return NULL;

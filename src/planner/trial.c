@@ -57,9 +57,10 @@ static bool provide(falt_trial *trial, void **operand, const falt_tensor *tensor
 static bool machine_has(const falt_device *device, const falt_problem *problem, size_t workspace) {
   if (device->memory) return true; /* a request beyond the free memory fails at once */
   double available = 0.75 * (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
-  const falt_tensor *tensors[] = {&problem->input, &problem->filter, &problem->output, &problem->residual};
+  const falt_tensor *tensors[] = {&problem->input, &problem->output, &problem->residual};
   double needed = (double)workspace;
-  for (int i = 0; i < 4; i++) needed += (double)falt_tensor_span(tensors[i]) * (double)falt_type_size(tensors[i]->type);
+  needed += (double)falt_problem_filter_elements(problem) * (double)falt_type_size(problem->filter.type);
+  for (int i = 0; i < 3; i++) needed += (double)falt_tensor_span(tensors[i]) * (double)falt_type_size(tensors[i]->type);
   return needed <= available;
 }
 

@@ -126,8 +126,10 @@ static falt_status build_epilogue(const falt_line *line, falt_problem *problem) 
   problem->act_a = line->act_a;
   problem->act_b = line->act_b;
   problem->count_pad = line->count_pad;
-  if (line->rank > INT32_MAX) return falt_fail(FALT_INVALID_SIZE, "problem: rank is too large");
+  if (line->rank > INT32_MAX || line->factors > INT32_MAX)
+    return falt_fail(FALT_INVALID_SIZE, "problem: %s is too large", line->rank > INT32_MAX ? "rank" : "factors");
   problem->rank = (int)line->rank;
+  problem->factors = (int)line->factors;
   problem->filter_when = (falt_filter_when)line->filter_when;
   return FALT_OK;
 }

@@ -132,6 +132,29 @@ static falt_status check_filter_when(const falt_problem *p) {
                    falt_filter_when_names[p->filter_when - FALT_FILTER_GIVEN], falt_operations[p->operation].name);
 }
 
+/* The tensor of dense taps that factors stand for, forwards or backwards along all axes. */
+static bool is_dense_filter(const falt_problem *p, bool flip) {
+  falt_tensor dense = p->filter;
+  if (falt_filter_taps(&dense, p->filter.size[FALT_G], flip) != FALT_OK) return false;
+  bool same = dense.offset == p->filter.offset;
+  for (int dim = 0; dim < FALT_DIMS; dim++) same &= dense.size[dim] == 1 || dense.stride[dim] == p->filter.stride[dim];
+  return same;
+}
+
+static falt_status check_factors(const falt_problem *p) {
+  if (p->factors == 0) return FALT_OK;
+  if (p->factors < 0) return falt_fail(FALT_INVALID_ARGUMENT, "problem: factors is %d; 0 means dense taps", p->factors);
+  if (!p->is_filter)
+    return falt_fail(FALT_INVALID_ARGUMENT, "problem: factors: only correlate and convolve take them; leave them out");
+  if (p->rank) return falt_fail(FALT_INVALID_ARGUMENT, "problem: factors and rank exclude each other; give one");
+  if (falt_type_is_integer(p->filter.type))
+    return falt_fail(FALT_INVALID_TYPE, "problem: factors of type %s: floats are expected; add weight-type=f32",
+                     falt_type_name(p->filter.type));
+  if (!is_dense_filter(p, false) && !is_dense_filter(p, true))
+    return falt_fail(FALT_INVALID_ARGUMENT, "problem: factors lie densely; leave filter-strides and filter-offset out");
+  return FALT_OK;
+}
+
 static falt_status disagree(const char *what, int64_t a, const char *one, int64_t b, const char *other) {
   return falt_fail(FALT_INVALID_SHAPE, "problem: %s disagree: %lld in the %s, %lld in the %s", what, (long long)a, one,
                    (long long)b, other);
@@ -278,6 +301,7 @@ falt_status falt_problem_check(const falt_problem *p) {
   FALT_TRY(check_agreement(p));
   FALT_TRY(check_axes(p));
   FALT_TRY(check_types(p));
+  FALT_TRY(check_factors(p));
   FALT_TRY(check_epilogue(p));
   return check_result(p);
 }

@@ -200,6 +200,7 @@ static void describe_epilogue(const falt_problem *p, falt_line *line) {
   line->act_b = p->act_b;
   line->count_pad = p->count_pad;
   line->rank = p->rank;
+  line->factors = p->factors;
   line->filter_when = (int)p->filter_when;
 }
 

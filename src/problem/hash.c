@@ -53,7 +53,10 @@ static fields fields_of(const falt_problem *p) {
   for (int i = 0; i < 4; i++) add_tensor(&list, tensors[i]);
   for (int i = 0; i < 3 && falt_problem_pools(p); i++)
     add(&list, p->pool[i]); /* only where there is something to say */
-  if (p->filter_when) add(&list, p->filter_when);
+  if (p->filter_when || p->factors) {
+    add(&list, p->filter_when);
+    add(&list, p->factors);
+  }
   return list;
 }
 

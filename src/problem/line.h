@@ -80,7 +80,7 @@ typedef struct falt_strides {
 /* Sizes are absent at 0, enumerations at -1, real numbers at NaN. */
 typedef struct falt_line {
   int verb;
-  int64_t n, c, pixel, k, groups, rank;
+  int64_t n, c, pixel, k, groups, rank, factors;
   int64_t in[3], taps[3];
   falt_list stride, dilation, anchor, origin, out, pool;
   falt_pads pad;
@@ -109,7 +109,7 @@ struct falt_word {
 };
 
 enum { FALT_OF_FILTERS = 1, FALT_OF_LAYERS = 2, FALT_OF_POOLS = 4, FALT_OF_BUDGETS = 8 };
-enum { FALT_WORD_COUNT = 51 };
+enum { FALT_WORD_COUNT = 52 };
 extern const falt_word falt_words[FALT_WORD_COUNT];
 const char *falt_verb_name(int verb);
 

@@ -51,6 +51,9 @@ falt_tensor falt_operand_tensor(const falt_problem *p, falt_operand which) {
     return (falt_tensor){.type = falt_type_real(p->output.type),
                          .size = {1, 1, p->filter.size[FALT_G] * p->filter.size[FALT_K], 1, 1, 1},
                          .stride = {0, 0, 1, 0, 0, 0}};
+  if (which == FALT_FILTER && p->factors)
+    return (falt_tensor){
+        .type = p->filter.type, .size = {1, 1, 1, 1, 1, falt_problem_filter_elements(p)}, .stride = {0, 0, 0, 0, 0, 1}};
   return which == falt_operations[p->operation].result ? *falt_problem_result(p) : *tensor_of(p, which);
 }
 

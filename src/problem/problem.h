@@ -41,6 +41,14 @@ bool falt_problem_folds(const falt_problem *problem);
 /* The taps of a filter's group, dense in T, R, S order, as f32 or f64. `values` is the filter in host memory. */
 void falt_problem_taps(const falt_problem *problem, const void *values, int64_t group, falt_type type, void *taps);
 
+/* Of a problem with factors: the value of a term at a tap of an axis (0: depth), in the order of a correlation, and all
+ * of them, factors x (T + R + S). */
+double falt_factor_value(const falt_problem *problem, const void *values, int term, int axis, int64_t tap);
+void falt_factor_values(const falt_problem *problem, const void *values, falt_type type, void *out);
+/* The dense tap that they stand for, and all of them, dense in T, R, S order. */
+double falt_factors_tap(const falt_problem *problem, const void *values, int64_t t, int64_t r, int64_t s);
+void falt_factors_expand(const falt_problem *problem, const void *values, falt_type type, void *taps);
+
 /* Elements of a tensor (product of sizes). */
 int64_t falt_tensor_count(const falt_tensor *tensor);
 /* Whether neighbours along dimension `dim` are adjacent in memory. */

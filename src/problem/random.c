@@ -114,7 +114,9 @@ static double folded(const falt_problem *p) {
  * once a solver if it is a result. Whole numbers below 2^53 as a rule: the same on every machine. */
 static double work_of(falt_problem *p) {
   static const double element = 6, result = 24;
-  double work = falt_problem_flops(p) / (falt_is_pooling(p->operation) ? 1 : 2);
+  falt_problem dense = *p; /* the reference multiplies the factors for every tap */
+  dense.factors = 0;
+  double work = falt_problem_flops(&dense) / (falt_is_pooling(p->operation) ? 1 : 2) * (1 + 2 * p->factors);
   for (falt_operand which = 0; which < FALT_OPERANDS; which++) {
     const falt_tensor *t = falt_problem_tensor(p, which);
     if (!t || (which == FALT_RESIDUAL && !p->has_residual)) continue;

@@ -74,6 +74,7 @@ void falt_random_move(falt_draft *d, falt_problem *problem) {
   if (d->plain || !falt_once_in(d, 2)) return;
   for (falt_operand which = 0; which < FALT_OPERANDS; which++) {
     falt_tensor *tensor = falt_problem_tensor(problem, which);
+    if (which == FALT_FILTER && problem->factors) continue; /* which lie densely */
     if (tensor && falt_once_in(d, 3)) move_tensor(d, tensor, tensor != falt_problem_result(problem));
   }
 }

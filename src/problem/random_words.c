@@ -241,6 +241,18 @@ static void draw_rank(falt_draft *d) {
   if (flat ? !falt_once_in(d, 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
 }
 
+/* In place of a rank, for filters of floating type. */
+static void draw_factors(falt_draft *d) {
+  static const falt_odds terms[] = {{50, 1}, {30, 2}, {15, 3}, {5, 6}};
+  falt_line *l = &d->line;
+  if (falt_verb_family(l->verb) != FALT_OF_FILTERS || !falt_once_in(d, d->recipe.window == FALT_FLAT_WINDOW ? 2 : 8))
+    return;
+  l->rank = 0;
+  l->factors = FALT_DRAW(d, terms);
+  if (l->weight_type >= 0 && is_integer(l->weight_type)) l->weight_type = -1;
+  if (l->accumulator == FALT_S32) l->accumulator = -1;
+}
+
 static void draw_filter_when(falt_draft *d, int operation) {
   static const falt_odds whens[] = {{1, FALT_FILTER_AUTO}, {1, FALT_FILTER_GIVEN}, {1, FALT_FILTER_KNOWN}};
   if (falt_reads_filter((falt_operation)operation)) d->line.filter_when = (int)FALT_DRAW(d, whens);
@@ -278,4 +290,5 @@ void falt_random_words(falt_draft *d) {
   if (operation == FALT_BACKWARD_FILTER) d->line.bias = falt_once_in(d, 3);
   draw_budget(d);
   draw_filter_when(d, operation);
+  draw_factors(d);
 }

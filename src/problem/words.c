@@ -414,6 +414,7 @@ const falt_word falt_words[FALT_WORD_COUNT] = {
     {"layout", LP, AT(layout), read_layout, write_layout},
     {"weight-layout", L, AT(weight_layout), read_weight_layout, write_layout},
     {"rank", FL, AT(rank), read_size, write_size},
+    {"factors", F, AT(factors), read_size, write_size},
     {"filter", FL, AT(filter_when), read_when, write_when},
     {"alpha", FL, AT(alpha), read_real, write_real},
     {"beta", FL, AT(beta), read_real, write_real},

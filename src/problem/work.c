@@ -47,8 +47,12 @@ static double count(const falt_tensor *tensor) {
   return product;
 }
 
+/* Of factors: the multiply-adds of their passes. */
 static double taps(const falt_problem *problem) {
   const int64_t *size = problem->filter.size;
+  double along = 0;
+  for (int dim = FALT_D; dim < FALT_DIMS; dim++) along += size[dim] > 1 ? (double)size[dim] : 0;
+  if (problem->factors) return problem->factors * fmax(1, along);
   return (double)size[FALT_D] * (double)size[FALT_H] * (double)size[FALT_W];
 }
 
@@ -74,7 +78,8 @@ double falt_problem_bytes(const falt_problem *problem) {
   if (falt_is_pooling(problem->operation)) return sum;
   double channels = (double)problem->filter.size[FALT_G] * (double)problem->filter.size[FALT_K];
   double vectors = channels * (double)falt_type_size(falt_type_real(problem->output.type));
-  sum += bytes(&problem->filter) + vectors * (problem->has_bias + problem->has_scale);
+  const falt_tensor filter = falt_operand_tensor(problem, FALT_FILTER);
+  sum += bytes(&filter) + vectors * (problem->has_bias + problem->has_scale);
   return problem->has_residual ? sum + bytes(&problem->residual) : sum;
 }
 

@@ -44,7 +44,7 @@ static void explain(falt_device *device, census *c) {
   problem.filter_when = FALT_FILTER_AUTO;
   falt_explain(device, &problem, &budget, NULL, 0, judge, c);
   if (problem.operation >= FALT_MAXPOOL || problem.filter.type != FALT_F32) return;
-  const int64_t count = falt_tensor_span(&problem.filter);
+  const int64_t count = falt_problem_filter_elements(&problem);
   float *ones = malloc((size_t)count * sizeof *ones);
   assert_non_null(ones);
   for (int64_t i = 0; i < count; i++) ones[i] = 1;

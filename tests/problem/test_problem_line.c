@@ -184,8 +184,14 @@ static void test_hash_sees_every_word(void **state) {
     parse(&p, line);
     hashes[count++] = falt_problem_hash(&p);
   }
-  static const char *const others[] = {"avgpool w=8 s=2", "avgpool w=8 s=2 count-pad=1", "maxpool w=8 s=2",
-                                       "backward-avgpool w=8 s=2"};
+  static const char *const others[] = {"avgpool w=8 s=2",
+                                       "avgpool w=8 s=2 count-pad=1",
+                                       "maxpool w=8 s=2",
+                                       "backward-avgpool w=8 s=2",
+                                       "correlate w=8 s=2",
+                                       "correlate w=8 s=2 factors=1",
+                                       "correlate w=8 s=2 factors=2",
+                                       "correlate w=8 s=2 rank=1"};
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
     falt_problem p;
     parse(&p, others[i]);
@@ -219,6 +225,43 @@ static void test_filter_when(void **state) {
   }
   assert_int_equal(falt_problem_filter_when(NULL), FALT_FILTER_AUTO);
 }
+
+/* The word comes back, also where the taps run backwards, and the pointer holds the factors alone. */
+static void test_factors(void **state) {
+  (void)state;
+  static const struct {
+    const char *line;
+    int64_t elements;
+  } cases[] = {{"correlate w=9 s=3 factors=1", 5},
+               {"convolve h=9 w=9 r=4 s=3 factors=2", 16},
+               {"convolve c=3 d=9 h=9 w=9 t=7 r=1 s=3 type=u8 factors=5 filter=given", 55},
+               {"correlate h=9 w=9 r=200001 s=300001 factors=1", 500003},
+               {"correlate h=9 w=9 r=4 s=3", 12},
+               {"maxpool h=9 w=9 r=4 s=3", 0}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_problem p;
+    parse(&p, cases[i].line);
+    assert_int_equal(falt_problem_filter_elements(&p), cases[i].elements);
+  }
+  assert_prints("convolve r=4 s=3 h=9 w=9 factors=2 filter=known", "convolve h=9 w=9 r=4 s=3 factors=2 filter=known");
+  assert_prints("correlate w=9 s=3 factors=1 type=u8", "correlate w=9 s=3 type=u8 factors=1");
+  assert_int_equal(falt_problem_filter_elements(NULL), 0);
+}
+
+/* Values go from first to last along an axis, or backwards; the dense tap is the sum of the terms' products. */
+static void test_factors_expand(void **state) {
+  (void)state;
+  static const float values[] = {2, 1, 10, 3, 5, 7, 1, 1, -1, 100, 200, 300}; /* d, h, w of two terms */
+  static const double forwards[] = {106, 210, 314, -40, -100, -160}, backwards[] = {-160, -100, -40, 314, 210, 106};
+  for (int flip = 0; flip < 2; flip++) {
+    falt_problem p;
+    double taps[6];
+    parse(&p, flip ? "convolve h=9 w=9 r=2 s=3 factors=2" : "correlate h=9 w=9 r=2 s=3 factors=2");
+    falt_factors_expand(&p, values, FALT_F64, taps);
+    for (int i = 0; i < 6; i++) assert_true(taps[i] == (flip ? backwards : forwards)[i]);
+  }
+}
+
 
 static void test_default_types(void **state) {
   (void)state;
@@ -355,6 +398,8 @@ int main(void) {
       cmocka_unit_test(test_hashes_tell_lines_apart),
       cmocka_unit_test(test_hash_sees_every_word),
       cmocka_unit_test(test_filter_when),
+      cmocka_unit_test(test_factors),
+      cmocka_unit_test(test_factors_expand),
       cmocka_unit_test(test_default_types),
       cmocka_unit_test(test_hash_is_the_same_everywhere),
       cmocka_unit_test(test_canonical_lines),

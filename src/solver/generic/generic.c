@@ -1,5 +1,6 @@
-/* Solver generic: every problem on CPUs without workspace, at moderate speed. The planner picks it where nothing else
- * applies. Vectors run along the dimension that is adjacent in memory. solver/generic/generic.h describes the parts. */
+/* Solver generic: every problem but filters as factors on CPUs without workspace, at moderate speed. The planner picks
+ * it where nothing else applies. Vectors run along the dimension that is adjacent in memory. solver/generic/generic.h
+ * describes the parts. */
 #include "solver/generic/generic.h"
 
 #include <math.h>

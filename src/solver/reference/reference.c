@@ -142,7 +142,9 @@ static double input_at(const work *k, int64_t n, int64_t g, int64_t c, int64_t d
   return falt_load(k->x, k->p->input.type, falt_tensor_at(&k->p->input, n, g, c, d, h, w));
 }
 
+/* Factors are multiplied and their terms are summed in double. */
 static double filter_at(const work *k, int64_t o, int64_t g, int64_t c, int64_t t, int64_t r, int64_t s) {
+  if (k->p->factors) return falt_factors_tap(k->p, k->w, t, r, s);
   return falt_load(k->w, k->p->filter.type, falt_tensor_at(&k->p->filter, o, g, c, t, r, s));
 }
 
@@ -391,10 +393,8 @@ static double estimate(const falt_problem *p, const falt_device *device) {
 /* Copies a filter that is known, as it lies in memory: only for the plan that was chosen. */
 static falt_status ready(falt_plan *base) {
   reference_plan *plan = (reference_plan *)base;
-  const falt_tensor *filter = &base->problem.filter;
-  int64_t last = filter->offset;
-  for (int dim = 0; dim < FALT_DIMS; dim++) last += falt_max(filter->stride[dim], 0) * (filter->size[dim] - 1);
-  const size_t bytes = (size_t)(last + 1) * falt_type_size(filter->type);
+  const falt_problem *p = &base->problem;
+  const size_t bytes = (size_t)falt_problem_filter_elements(p) * falt_type_size(p->filter.type);
   if (!plan->values) return FALT_OK;
   plan->filter = falt_alloc(bytes);
   if (!plan->filter) return falt_fail(FALT_NO_MEMORY, "planning: memory for a copy of the filter ran out");
@@ -418,5 +418,9 @@ static falt_plan *plan_reference(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_reference;
-const falt_solver falt_solver_reference = {
-    .name = "reference", .device_kind = "cpu", .plan = plan_reference, .pools = true, .last_resort = true};
+const falt_solver falt_solver_reference = {.name = "reference",
+                                           .device_kind = "cpu",
+                                           .plan = plan_reference,
+                                           .takes_factors = true,
+                                           .pools = true,
+                                           .last_resort = true};

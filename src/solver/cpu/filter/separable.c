@@ -1,9 +1,11 @@
 /* Separable filters, and sums of a few of them: T + R + S multiply-adds an output and term instead of T*R*S.
  *
  * Applies where the filter's values are known when planning and are, up to rounding or the error that the budget
- * allows, a sum of fewer outer products than would cost as much as the filter itself. How they are found: factor.h. How
- * they are applied, in one pass over the image: separable_rows.h. Treitel and Shanks (1971). */
+ * allows, a sum of fewer outer products than would cost as much as the filter itself, and where the filter comes as
+ * factors, known or given. How terms are found: factor.h. How they are applied, in one pass over the image:
+ * separable_rows.h. Treitel and Shanks (1971). */
 #include <math.h>
+#include <string.h>
 
 #include "solver/common/factor_cost.h"
 #include "solver/cpu/filter/separable_rows.h"
@@ -13,10 +15,35 @@ enum { MAX_TERMS = 16, MIN_STRIP = 64 };
 typedef struct separable_plan {
   falt_plan base;
   falt_separable how;
+  size_t taps; /* in the workspace: of factors that are given */
 } separable_plan;
 
+static size_t taps_bytes(const falt_separable *how) {
+  const int64_t *size = how->factors.size;
+  return (size_t)(how->factors.terms * (size[0] + size[1] + size[2])) * how->rows.lane_size;
+}
+
+/* Fills `taps` from factors that are given. */
+static void give(const falt_separable *how, const falt_problem *p, const void *values) {
+  const falt_type type = falt_lane_type(how->rows.lane);
+  const int64_t *size = how->factors.size;
+  falt_factor_values(p, values, type, how->taps);
+  for (int term = 0; term < p->factors && !how->has_z; term++) {
+    const double depth = falt_factor_value(p, values, term, 0, 0);
+    const int64_t x = term * (size[0] + size[1] + size[2]) + size[0] + size[1];
+    for (int64_t j = 0; j < size[2]; j++)
+      falt_store(how->taps, type, x + j, depth * falt_factor_value(p, values, term, 2, j));
+  }
+}
+
 static void separable_execute(const falt_plan *base, const falt_operands *operands) {
-  falt_separable_run(&((const separable_plan *)base)->how, base->device, operands);
+  const separable_plan *plan = (const separable_plan *)base;
+  falt_separable how = plan->how;
+  if (!base->packed) {
+    how.taps = (char *)operands->workspace + plan->taps;
+    give(&how, &base->problem, operands->filter);
+  }
+  falt_separable_run(&how, base->device, operands);
 }
 
 static void separable_print(const falt_plan *base, falt_text *text) {
@@ -58,12 +85,13 @@ static const char *why_not(const falt_problem *problem, const falt_rows *rows) {
   if (problem->filter.size[FALT_G] > 1 && problem->filter.stride[FALT_G] != 0)
     return "the groups have filters of their own";
   if ((taps[0] > 1) + (taps[1] > 1) + (taps[2] > 1) < 2) return "the filter has one axis only: nothing to separate";
-  if ((double)taps[0] * (double)taps[1] * (double)taps[2] > MAX_TAPS)
+  if (!problem->factors && (double)taps[0] * (double)taps[1] * (double)taps[2] > MAX_TAPS)
     return "the filter has more than 2^22 taps, too many to factor";
   for (int axis = 0; axis < 3; axis++)
     if ((double)taps[axis] * (double)rows->axis[axis].dilation > MAX_SPAN || rows->axis[axis].stride > MAX_SPAN)
       return "its rows lie too far apart to be kept (stride, or dilation times taps, above 2^16)";
-  if (most_terms(taps) < 1) return "the filter is so small that separable terms would not need fewer multiply-adds";
+  if (!problem->factors && most_terms(taps) < 1)
+    return "the filter is so small that separable terms would not need fewer multiply-adds";
   return NULL;
 }
 
@@ -138,14 +166,17 @@ static bool choose_blocks(falt_separable *how, falt_ask *ask, falt_memory_layout
 }
 
 /* In units of a multiply-add of the passes along z and y. Along x each has a load of its own, mostly across a cache
- * line, and takes two; rows in and out take a few more. Rows that two bands read come from memory twice. */
+ * line, and takes two; rows in and out take a few more. Rows that two bands read come from memory twice, and the passes
+ * along z and y make the columns that two strips read twice. */
 static double seconds(const separable_plan *plan) {
   const falt_separable *how = &plan->how;
   const falt_rows *rows = &how->rows;
   const falt_factors *factors = &how->factors;
   const double efficiency = 0.65, outputs = (double)falt_tensor_count(&plan->base.problem.output);
   const double again = 1 + (double)falt_separable_span(rows, 1, 1) / (double)(how->block[1] * rows->axis[1].stride);
-  const double columns = (double)falt_min(rows->axis[2].stride, rows->taps[2]);
+  const double width = (double)falt_min(how->block[2], rows->out[2]);
+  const double halo = (double)(falt_separable_span(rows, 2, 1) - 1) / (double)rows->axis[2].stride;
+  const double columns = (double)falt_min(rows->axis[2].stride, rows->taps[2]) * (1 + halo / width);
   double work = factors->terms * (columns * (double)rows->taps[1] + (how->along ? 1.5 : 2) * (double)rows->taps[2]);
   if (how->has_z) work += factors->groups * again * columns * (double)(rows->taps[0] * rows->axis[1].stride);
   work += (rows->in_place ? 4 : 6) * columns * (double)rows->axis[1].stride + (rows->out_place ? 4 : 6);
@@ -155,28 +186,49 @@ static double seconds(const separable_plan *plan) {
 
 /* ---------------------------------------------------------------------------------------------------------- plan */
 
-static bool prepare(separable_plan *plan, falt_ask *ask) {
-  falt_separable *how = &plan->how;
-  const int64_t *taps = how->rows.taps;
+static bool factor_taps(separable_plan *plan, falt_ask *ask) {
+  const int64_t *taps = plan->how.rows.taps;
   double *dense = falt_alloc((size_t)(taps[0] * taps[1] * taps[2]) * sizeof *dense);
   const bool factored = dense && factor(plan, ask, dense);
   if (!dense) falt_refuse_memory(ask);
   falt_free(dense);
-  if (!factored) return false;
+  return factored;
+}
+
+/* The problem's own factors; zeros stand for those that are given. */
+static bool take_factors(separable_plan *plan, falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  falt_factors *factors = &plan->how.factors;
+  *factors = (falt_factors){.terms = p->factors, .groups = p->factors};
+  memcpy(factors->size, plan->how.rows.taps, sizeof factors->size);
+  factors->taps = falt_alloc_zero((size_t)falt_problem_filter_elements(p) * sizeof *factors->taps);
+  factors->group = falt_alloc((size_t)p->factors * sizeof *factors->group);
+  if (!factors->taps || !factors->group) return falt_refuse_memory(ask);
+  for (int term = 0; term < p->factors; term++) factors->group[term] = term;
+  if (ask->filter_values) falt_factor_values(p, ask->filter_values, FALT_F64, factors->taps);
+  return true;
+}
+
+static bool prepare(separable_plan *plan, falt_ask *ask) {
+  falt_separable *how = &plan->how;
+  if (!(ask->problem->factors ? take_factors(plan, ask) : factor_taps(plan, ask))) return false;
   if (!falt_separable_init(how)) {
     falt_refuse_memory(ask);
     return false;
   }
   how->stream = falt_problem_bytes(&plan->base.problem) > 4.0 * (double)plan->base.device->caches.l2;
   if (!choose_blocks(how, ask, &plan->base.layout)) return false;
+  if (!ask->filter_values) plan->taps = falt_place_part(&plan->base.layout, taps_bytes(how));
   plan->base.workspace = plan->base.layout.total;
   return true;
 }
 
 static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
   falt_rows rows;
-  if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
-  const char *why = falt_rows_init(&rows, ask->problem, ask->device->isa, ask->filter_values);
+  if (!ask->filter_values && !ask->problem->factors)
+    return falt_refuse(ask, "the filter's values are not known when planning");
+  const char *why =
+      falt_rows_init(&rows, ask->problem, ask->device->isa, ask->problem->factors ? NULL : ask->filter_values);
   if (!why) why = why_not(ask->problem, &rows);
   if (!why && !falt_factor_pays(ask)) why = falt_factor_too_long;
   if (why) return falt_refuse(ask, "%s", why);
@@ -187,10 +239,14 @@ static falt_plan *plan_separable(const falt_solver *solver, falt_ask *ask) {
     separable_destroy(&plan->base);
     return NULL;
   }
-  plan->base.packed = true;
+  plan->base.packed = ask->filter_values != NULL;
   plan->base.cost.seconds = seconds(plan);
   return &plan->base;
 }
 
-const falt_solver falt_solver_separable = {
-    .name = "separable", .device_kind = "cpu", .plan = plan_separable, .spreads = true, .factors = true};
+const falt_solver falt_solver_separable = {.name = "separable",
+                                           .device_kind = "cpu",
+                                           .plan = plan_separable,
+                                           .spreads = true,
+                                           .factors = true,
+                                           .takes_factors = true};

@@ -1,0 +1,114 @@
+/* Filters that come as factors, as their dense taps: for filters so small that other solvers take them faster whole.
+ *
+ * Known factors are expanded when planning, given ones with each execution, into the workspace. Sums over the terms are
+ * in f64 and are rounded once, to f32 or, where the sums of the problem are f64, not at all. */
+#include "core/memory.h"
+#include "planner/planner.h"
+
+enum { MOST_TAPS = 1 << 16 };
+
+typedef struct expand_plan {
+  falt_plan base;
+  falt_plan *child;
+  falt_type type;        /* of the taps */
+  void *taps;            /* of known factors; the child has copied them */
+  size_t dense, scratch; /* in the workspace: taps of given factors; the child's */
+} expand_plan;
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const expand_plan *plan = (const expand_plan *)base;
+  char *workspace = operands->workspace;
+  falt_operands o = *operands;
+  o.filter = NULL;
+  if (!base->packed) {
+    o.filter = workspace + plan->dense;
+    falt_factors_expand(&base->problem, operands->filter, plan->type, o.filter);
+  }
+  o.workspace = workspace ? workspace + plan->scratch : NULL;
+  falt_plan_run(plan->child, &o);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const expand_plan *plan = (const expand_plan *)base;
+  falt_text_add(text, "(%s ", base->solver->name);
+  plan->child->table->print(plan->child, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  expand_plan *plan = (expand_plan *)base;
+  falt_plan_destroy(&plan->child);
+  falt_free(plan->taps);
+  falt_free(plan);
+}
+
+static falt_status ready(falt_plan *base) {
+  return falt_plan_ready(((expand_plan *)base)->child);
+}
+
+/* ---- plan */
+
+static int64_t tap_count(const falt_problem *p) {
+  return p->filter.size[FALT_D] * p->filter.size[FALT_H] * p->filter.size[FALT_W];
+}
+
+static const char *refusal(const falt_ask *ask) {
+  const bool has_memory = ask->device->memory != NULL;
+  return !ask->problem->factors                ? "the filter does not come as factors"
+         : tap_count(ask->problem) > MOST_TAPS ? "the filter has more than 2^16 taps, too many to expand"
+         : has_memory && !ask->filter_values   ? "the factors are not known when planning"
+                                               : NULL;
+}
+
+static falt_problem dense_problem(const falt_problem *p, falt_type type) {
+  falt_problem dense = *p;
+  dense.factors = 0;
+  dense.filter.type = type;
+  dense.filter.size[FALT_G] = 1;
+  falt_tensor_layout(&dense.filter, "oidhw"); /* cannot fail: the taps are few */
+  dense.filter.size[FALT_G] = p->filter.size[FALT_G];
+  dense.filter.stride[FALT_G] = 0;
+  return dense;
+}
+
+/* The child, and what it keeps of known factors. False with the reason set. */
+static bool add_child(expand_plan *plan, falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  plan->type = falt_problem_has_f64(p) ? FALT_F64 : FALT_F32;
+  const falt_problem dense = dense_problem(p, plan->type);
+  const size_t bytes = (size_t)tap_count(p) * falt_type_size(plan->type);
+  if (ask->filter_values) {
+    if (!(plan->taps = falt_alloc(bytes))) return falt_refuse_memory(ask);
+    falt_factors_expand(p, ask->filter_values, plan->type, plan->taps);
+  } else {
+    plan->dense = falt_place_part(&plan->base.layout, bytes);
+  }
+  plan->child = falt_plan_child(ask, &dense, plan->taps);
+  if (!plan->child) return false;
+  plan->scratch = falt_place_child(&plan->base.layout, plan->child);
+  return !plan->taps || plan->child->packed || falt_refuse(ask, "the plan of the dense filter does not keep its taps");
+}
+
+static falt_plan *plan_expand(const falt_solver *solver, falt_ask *ask) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  const char *why = refusal(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  expand_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  if (!add_child(plan, ask)) {
+    destroy(&plan->base);
+    return NULL;
+  }
+  const double products = ask->filter_values ? 0 : (double)tap_count(ask->problem) * ask->problem->factors;
+  plan->base.workspace = plan->base.layout.total;
+  plan->base.packed = ask->filter_values != NULL;
+  plan->base.cost = plan->child->cost;
+  plan->base.cost.seconds += 1e-8 * products;
+  return &plan->base;
+}
+
+extern const falt_solver falt_solver_expand_factors, falt_solver_cuda_expand_factors;
+const falt_solver falt_solver_expand_factors = {
+    .name = "expand-factors", .device_kind = "cpu", .plan = plan_expand, .takes_factors = true};
+const falt_solver falt_solver_cuda_expand_factors = {
+    .name = "cuda-expand-factors", .device_kind = "cuda", .plan = plan_expand, .takes_factors = true};
