@@ -58,6 +58,12 @@ static bool may_be_factored(const falt_problem *p) {
   return falt_reads_filter(p->operation) && !p->factors && p->filter.size[FALT_K] == 1 && p->filter.size[FALT_C] == 1;
 }
 
+/* Who sums the magnitudes of all products: the fastest that takes every such problem. */
+static const char *summing_solver(const falt_problem *p) {
+  const double taps = (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
+  return !p->factors ? "generic" : taps <= FALT_MOST_EXPANDED_TAPS ? "expand-factors" : "reference";
+}
+
 static falt_status prepare_factored(verification *v, const falt_problem *magnitudes) {
   FALT_TRY(falt_bench_open(&v->term_magnitudes, magnitudes, 0));
   falt_bench_fill_magnitudes(&v->term_magnitudes, &v->data, true);
@@ -78,7 +84,7 @@ static falt_status prepare(verification *v) {
   falt_bench_fill_magnitudes(&v->magnitudes, &v->data, false);
   if (v->device->memory) FALT_TRY(falt_mirror_open(&v->mirror, v->device, &v->data));
   FALT_TRY(run_by("reference", v->host, v->problem, &v->expected));
-  FALT_TRY(run_by(magnitudes.factors ? "expand-factors" : "generic", v->host, &magnitudes, &v->magnitudes));
+  FALT_TRY(run_by(summing_solver(&magnitudes), v->host, &magnitudes, &v->magnitudes));
   return v->factors ? prepare_factored(v, &magnitudes) : FALT_OK;
 }
 

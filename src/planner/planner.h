@@ -199,6 +199,9 @@ struct falt_device {
 bool falt_device_steady_make(falt_device *device, const falt_limits *limits);
 void falt_device_steady_free(falt_device *device);
 
+/* Filters that come as factors and have so many taps at most, or one axis, can always be expanded to dense taps. */
+enum { FALT_MOST_EXPANDED_TAPS = 1 << 16 };
+
 /* NULL-terminated; defined by src/solver/registry.c. */
 extern const falt_solver *const falt_solvers[];
 

@@ -20,8 +20,8 @@ enum {
   ROW(direct, FILTERS | DEPTHWISE | FORWARD, "filters, by direct convolution in register tiles")                       \
   ROW(direct_u8, FILTERS | FORWARD, "filters of u8 images with 8-bit integer taps, exact")                             \
   ROW(separable, FILTERS | FORWARD, "separable filters and sums of a few, in one pass")                                \
-  ROW(expand_factors, FILTERS | FORWARD, "filters that come as factors, as their dense taps")                          \
-  ROW(separable_passes_cpu, FILTERS | FORWARD, "filters that come as one term of factors, pass by pass")               \
+  ROW(expand_factors, FILTERS | FORWARD, "filters as factors, expanded to dense taps")                                 \
+  ROW(separable_passes_cpu, FILTERS | FORWARD, "filters as factors, one pass for each axis")                           \
   ROW(running_sums, FILTERS | FORWARD, "box filters, in a time that does not depend on their size")                    \
   ROW(direct_nhwc, LAYERS | FORWARD, "dense NHWC layers, by indirect convolution")                                     \
   ROW(igemm_nchw, LAYERS | FORWARD, "dense NCHW layers, as implicit GEMM")                                             \
@@ -46,7 +46,7 @@ enum {
   ROW(upconvert_f32, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                    \
       "layers of narrow types, upconverted to f32 in the cache")                                                       \
   ROW(im2col, LAYERS | FORWARD | DATA | WEIGHTS, "layers, by explicit im2col and BLAS; only if named")                 \
-  ROW(generic, ALL, "every problem, at moderate speed")                                                                \
+  ROW(generic, ALL, "every problem but filters as factors, at moderate speed")                                         \
   ROW(reference, ALL, "every problem, by its definition")                                                              \
   ROW(cuda_toeplitz, FILTERS | FORWARD, "filters, as Toeplitz products on tensor cores")                               \
   ROW(cuda_25d, FILTERS | FORWARD, "filters, by 2.5D blocking")                                                        \
@@ -69,8 +69,8 @@ enum {
       "dense f16 and bf16 layers, each halo tile loaded once for all taps")                                            \
   ROW(cuda_wgrad_sm90_halo, LAYERS | WEIGHTS, "wgrad of dense f16 and bf16 layers, each halo tile loaded once")        \
   ROW(cuda_wgrad_sm90_nchw, LAYERS | WEIGHTS, "wgrad of dense NCHW f16 and bf16 layers, with wgmma")                   \
-  ROW(separable_passes, FILTERS | FORWARD, "tall separable filters, one pass for each axis")                           \
-  ROW(cuda_expand_factors, FILTERS | FORWARD, "filters that come as known factors, as their dense taps")               \
+  ROW(separable_passes, FILTERS | FORWARD, "tall separable filters and filters as factors, one pass for each axis")    \
+  ROW(cuda_expand_factors, FILTERS | FORWARD, "filters as factors, expanded to dense taps")                            \
   ROW(space_to_depth, DEPTHWISE | LAYERS | FORWARD | WEIGHTS, "layers of adjacent patches, by space-to-depth")         \
   ROW(convert_layout, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                   \
       "NCHW layers, converted to NHWC in the workspace")                                                               \

@@ -20,13 +20,14 @@
 
 #define UNUSED __attribute__((unused))
 
-static falt_cuda_kernel generic(int operation, const char *sum, const char *real, bool pooled) {
+static falt_cuda_kernel generic(int operation, const char *sum, const char *real, bool pooled, bool factors) {
   falt_cuda_kernel k = {.source = "cuda_generic.cu", .entry = "falt_generic"};
   falt_cuda_define(&k, "OPERATION=%d", operation);
   falt_cuda_define(&k, "SUM=%s", sum);
   falt_cuda_define(&k, "REAL=%s", real);
   falt_cuda_define(&k, "INDEX=unsigned");
   falt_cuda_define(&k, "POOLED=%d", pooled);
+  falt_cuda_define(&k, "FACTORS=%d", factors);
   falt_cuda_define(&k, "CHANNELS_FASTEST=%d", operation & 1);
   return k;
 }
@@ -37,14 +38,17 @@ static void test_generic(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++) {
     for (int operation = 0; operation < 7; operation++) {
       if (!is_turn(a, (size_t)operation)) continue;
-      const falt_cuda_kernel kernel = generic(operation, "float", "float", false);
+      const falt_cuda_kernel kernel = generic(operation, "float", "float", false, false);
       compile(&kernel, architectures[a], 128, 64);
     }
-    const falt_cuda_kernel exact = generic(0, "__int128", "double", false),
-                           wide = generic(2, "double", "double", false), pooled = generic(0, "float", "float", true);
+    const falt_cuda_kernel exact = generic(0, "__int128", "double", false, false),
+                           wide = generic(2, "double", "double", false, false),
+                           pooled = generic(0, "float", "float", true, false),
+                           factors = generic(0, "float", "float", false, true);
     compile(&exact, architectures[a], 128, 64);
     compile(&wide, architectures[a], 128, 64);
     compile(&pooled, architectures[a], 128, 64);
+    compile(&factors, architectures[a], 128, 64);
   }
 }
 
@@ -448,7 +452,7 @@ static void test_pooling(UNUSED void **state) {
 
 static void test_bad_source(UNUSED void **state) {
   need_compiler();
-  falt_cuda_kernel kernel = generic(0, "no_such_type", "float", false);
+  falt_cuda_kernel kernel = generic(0, "no_such_type", "float", false, false);
   falt_cuda_binary binary;
   assert_int_equal(falt_cuda_compile(&kernel, "sm_90a", &binary, NULL), FALT_INTERNAL);
   assert_non_null(strstr(falt_message(), "error"));
@@ -473,7 +477,7 @@ static void test_bad_kernel(UNUSED void **state) {
 /* What NVRTC does not know is said in terms of what to install. */
 static void test_architectures(UNUSED void **state) {
   need_compiler();
-  const falt_cuda_kernel kernel = generic(0, "float", "float", false);
+  const falt_cuda_kernel kernel = generic(0, "float", "float", false, false);
   falt_cuda_binary binary;
   assert_int_equal(falt_cuda_compile(&kernel, "sm_35", &binary, NULL), FALT_NO_DEVICE);
   assert_non_null(strstr(falt_message(), "not for sm_35; install an older one"));

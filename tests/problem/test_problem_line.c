@@ -262,7 +262,6 @@ static void test_factors_expand(void **state) {
   }
 }
 
-
 static void test_default_types(void **state) {
   (void)state;
   static const struct {

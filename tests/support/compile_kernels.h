@@ -10,7 +10,7 @@
 /* Everything is compiled for the first, and each specialisation for one of the others in turn. */
 static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
 
-static bool is_turn(size_t architecture, size_t specialisation) {
+__attribute__((unused)) static bool is_turn(size_t architecture, size_t specialisation) {
   return architecture == 0 || architecture == 1 + specialisation % 3;
 }
 
@@ -30,8 +30,8 @@ static void compile(const falt_cuda_kernel *kernel, const char *arch, int most_r
 }
 
 /* The common parameters of filter kernels with taps in parameters. */
-static void filter_defines(falt_cuda_kernel *k, const int taps[3], int terms, int boundary, const char *element,
-                           falt_type type) {
+__attribute__((unused)) static void filter_defines(falt_cuda_kernel *k, const int taps[3], int terms, int boundary,
+                                                   const char *element, falt_type type) {
   for (int i = 0; i < 3; i++) {
     falt_cuda_define(k, "TAPS_%c=%d", "TRS"[i], taps[i]);
     falt_cuda_define(k, "PAD_%c=%d", "TRS"[i], taps[i] / 2);

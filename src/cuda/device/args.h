@@ -32,6 +32,7 @@ typedef struct falt_cuda_generic_args {
   falt_cuda_epilogue epilogue;
   double boundary_value;
   int count_pad;
+  int factors; /* w is so many terms of one factor an axis, dense, backwards where its stride is negative; 0: taps */
   long long pool[3]; /* the pooling window: an output is the maximum of so many neighbours */
 } falt_cuda_generic_args;
 

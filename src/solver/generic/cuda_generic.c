@@ -32,6 +32,7 @@ static falt_cuda_generic_args args_of(const falt_problem *p) {
                               .epilogue = falt_cuda_epilogue_of(p),
                               .boundary_value = p->boundary_value,
                               .count_pad = p->count_pad,
+                              .factors = p->factors,
                               .pool = {p->pool[0], p->pool[1], p->pool[2]}};
   for (int i = 0; i < 3; i++) a.axis[i] = falt_cuda_axis_of(&p->axis[i]);
   return a;
@@ -48,7 +49,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   falt_cuda_generic_args args = plan->args;
   args.x.data = element(o->input, &p->input);
-  args.w.data = element(plan->filter ? plan->filter : o->filter, &p->filter);
+  args.w.data = plan->filter ? plan->filter : o->filter;
+  if (!p->factors) args.w.data = element(args.w.data, &p->filter);
   args.y.data = element(o->output, &p->output);
   if (p->has_residual) args.residual.data = element(o->residual, &p->residual);
   if (p->operation == FALT_BACKWARD_MAXPOOL) args.residual.data = element(o->residual, &p->input);
@@ -108,6 +110,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "REAL=%s", real_of(p));
   falt_cuda_define(&kernel, "INDEX=%s", plan->blocks < (1 << 23) ? "unsigned" : "unsigned long long");
   falt_cuda_define(&kernel, "POOLED=%d", falt_problem_pools(p));
+  falt_cuda_define(&kernel, "FACTORS=%d", p->factors > 0);
   falt_cuda_define(&kernel, "CHANNELS_FASTEST=%d", plan->channels_fastest);
   FALT_TRY(falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function));
   if (!filter || !p->has_bias) return FALT_OK;
@@ -152,6 +155,13 @@ static double estimate(const falt_problem *p, const falt_device *device) {
   return 2e-6 + (p->operation == FALT_BACKWARD_FILTER ? blocks_seconds(p, device, all) : waits_of(p) + all);
 }
 
+/* Factors are multiplied for every tap, which takes as long as so many taps more. */
+static double estimate_of(const falt_problem *p, const falt_device *device) {
+  falt_problem dense = *p;
+  dense.factors = 0;
+  return estimate(&dense, device) * (1 + 3 * p->factors);
+}
+
 static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
   const falt_problem *p = ask->problem;
@@ -160,14 +170,14 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
   plan->args = args_of(p);
   plan->sum = falt_cuda_sum(p, real_of(p));
   plan->channels_fastest = has_channels_fastest(falt_problem_result(p));
-  plan->base.cost.seconds = estimate(p, ask->device);
+  plan->base.cost.seconds = estimate_of(p, ask->device);
   plan->base.packed = ask->filter_values && falt_reads_filter(p->operation);
   falt_status status = FALT_OK;
   if (!count_blocks(plan)) {
     falt_refuse(ask, "the output has more elements than one launch can number");
     status = FALT_NO_SOLVER;
   } else if (plan->base.packed) {
-    const size_t bytes = (size_t)falt_tensor_span(&p->filter) * falt_type_size(p->filter.type);
+    const size_t bytes = (size_t)falt_problem_filter_elements(p) * falt_type_size(p->filter.type);
     status = falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values, bytes);
     if (status != FALT_OK) falt_cuda_refuse(ask, status);
   }
@@ -178,4 +188,4 @@ static falt_plan *plan_generic(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_cuda_generic;
 const falt_solver falt_solver_cuda_generic = {
-    .name = "cuda-generic", .device_kind = "cuda", .plan = plan_generic, .pools = true};
+    .name = "cuda-generic", .device_kind = "cuda", .plan = plan_generic, .takes_factors = true, .pools = true};

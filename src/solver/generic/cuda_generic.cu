@@ -7,6 +7,7 @@
 //   SUM                type of sums of products: float, double, long long (exact integers) or __int128
 //   REAL               type of averages and maxima
 //   INDEX              unsigned or unsigned long long: counts outputs
+//   FACTORS            1: the filter of `forward` is given as terms of one factor an axis
 //   POOLED             1: an output of `forward` is the maximum of a window
 //   CHANNELS_FASTEST   1: neighbouring threads take neighbouring channels, else neighbouring columns
 
@@ -76,7 +77,25 @@ __device__ inline SUM x_at(const Args &p, i64 n, i64 g, i64 c, i64 d, i64 h, i64
   return load<SUM>(p.x.data, p.x.type, at(p.x, n, g, c, d, h, w));
 }
 
+__device__ inline double factor_at(const Args &p, i64 &at, int axis, i64 tap) {
+  const i64 size = p.w.size[D + axis], first = at;
+  at += size;
+  return load<double>(p.w.data, p.w.type, first + (p.w.stride[D + axis] < 0 && size > 1 ? size - 1 - tap : tap));
+}
+
+// A tap of a filter as factors: products and their sum in double, rounded once.
+__device__ inline double tap_of(const Args &p, i64 t, i64 r, i64 s) {
+  i64 at = 0;
+  double sum = 0;
+  for (int term = 0; term < p.factors; term++) {
+    const double depth = factor_at(p, at, 0, t), height = factor_at(p, at, 1, r);
+    sum += depth * height * factor_at(p, at, 2, s);
+  }
+  return sum;
+}
+
 __device__ inline SUM w_at(const Args &p, i64 k, i64 g, i64 c, i64 t, i64 r, i64 s) {
+  if (FACTORS) return (SUM)tap_of(p, t, r, s);
   return load<SUM>(p.w.data, p.w.type, at(p.w, k, g, c, t, r, s));
 }
 

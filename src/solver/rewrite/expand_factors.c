@@ -1,16 +1,15 @@
-/* Filters that come as factors, as their dense taps: for filters so small that other solvers take them faster whole.
+/* Filters that come as factors, as their dense taps: for filters of few taps, or of one axis, where all terms are one.
  *
  * Known factors are expanded when planning, given ones with each execution, into the workspace. Sums over the terms are
  * in f64 and are rounded once, to f32 or, where the sums of the problem are f64, not at all. */
 #include "core/memory.h"
 #include "planner/planner.h"
-
-enum { MOST_TAPS = 1 << 16 };
+#include "solver/rewrite/given_factors.h"
 
 typedef struct expand_plan {
   falt_plan base;
   falt_plan *child;
-  falt_type type;        /* of the taps */
+  falt_given_factors given;
   void *taps;            /* of known factors; the child has copied them */
   size_t dense, scratch; /* in the workspace: taps of given factors; the child's */
 } expand_plan;
@@ -22,7 +21,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   o.filter = NULL;
   if (!base->packed) {
     o.filter = workspace + plan->dense;
-    falt_factors_expand(&base->problem, operands->filter, plan->type, o.filter);
+    falt_given_factors_make(&plan->given, base, operands, o.filter);
   }
   o.workspace = workspace ? workspace + plan->scratch : NULL;
   falt_plan_run(plan->child, &o);
@@ -43,21 +42,23 @@ static void destroy(falt_plan *base) {
 }
 
 static falt_status ready(falt_plan *base) {
-  return falt_plan_ready(((expand_plan *)base)->child);
+  expand_plan *plan = (expand_plan *)base;
+  FALT_TRY(falt_plan_ready(plan->child));
+  return base->packed ? FALT_OK : falt_given_factors_ready(&plan->given, base->device);
 }
 
 /* ---- plan */
 
-static int64_t tap_count(const falt_problem *p) {
-  return p->filter.size[FALT_D] * p->filter.size[FALT_H] * p->filter.size[FALT_W];
+static double tap_count(const falt_problem *p) {
+  return (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
 }
 
-static const char *refusal(const falt_ask *ask) {
-  const bool has_memory = ask->device->memory != NULL;
-  return !ask->problem->factors                ? "the filter does not come as factors"
-         : tap_count(ask->problem) > MOST_TAPS ? "the filter has more than 2^16 taps, too many to expand"
-         : has_memory && !ask->filter_values   ? "the factors are not known when planning"
-                                               : NULL;
+static const char *refusal(const falt_problem *p) {
+  const bool one_axis = tap_count(p) <= (double)falt_problem_filter_elements(p);
+  return !p->factors ? "the filter does not come as factors"
+         : tap_count(p) > FALT_MOST_EXPANDED_TAPS && !one_axis
+             ? "the filter has more than 2^16 taps, too many to expand"
+             : NULL;
 }
 
 static falt_problem dense_problem(const falt_problem *p, falt_type type) {
@@ -74,12 +75,13 @@ static falt_problem dense_problem(const falt_problem *p, falt_type type) {
 /* The child, and what it keeps of known factors. False with the reason set. */
 static bool add_child(expand_plan *plan, falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  plan->type = falt_problem_has_f64(p) ? FALT_F64 : FALT_F32;
-  const falt_problem dense = dense_problem(p, plan->type);
-  const size_t bytes = (size_t)tap_count(p) * falt_type_size(plan->type);
+  const falt_type type = falt_problem_has_f64(p) ? FALT_F64 : FALT_F32;
+  plan->given = (falt_given_factors){.expands = true, .type = type};
+  const falt_problem dense = dense_problem(p, type);
+  const size_t bytes = (size_t)tap_count(p) * falt_type_size(type);
   if (ask->filter_values) {
     if (!(plan->taps = falt_alloc(bytes))) return falt_refuse_memory(ask);
-    falt_factors_expand(p, ask->filter_values, plan->type, plan->taps);
+    falt_factors_expand(p, ask->filter_values, type, plan->taps);
   } else {
     plan->dense = falt_place_part(&plan->base.layout, bytes);
   }
@@ -91,7 +93,7 @@ static bool add_child(expand_plan *plan, falt_ask *ask) {
 
 static falt_plan *plan_expand(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = refusal(ask);
+  const char *why = refusal(ask->problem);
   if (why) return falt_refuse(ask, "%s", why);
   expand_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
@@ -99,11 +101,12 @@ static falt_plan *plan_expand(const falt_solver *solver, falt_ask *ask) {
     destroy(&plan->base);
     return NULL;
   }
-  const double products = ask->filter_values ? 0 : (double)tap_count(ask->problem) * ask->problem->factors;
+  const double products = ask->filter_values ? 0 : tap_count(ask->problem) * ask->problem->factors;
   plan->base.workspace = plan->base.layout.total;
   plan->base.packed = ask->filter_values != NULL;
   plan->base.cost = plan->child->cost;
-  plan->base.cost.seconds += 1e-8 * products;
+  const double launch = 3e-6; /* on GPUs, where the products are many at a time */
+  plan->base.cost.seconds += ask->filter_values ? 0 : ask->device->gpu ? launch + 1e-11 * products : 1e-8 * products;
   return &plan->base;
 }
 

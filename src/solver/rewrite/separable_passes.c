@@ -1,124 +1,157 @@
-/* Filters of rank one as passes along one axis each, with the results between them in the workspace.
+/* Filters of rank one, or of factors, as passes along one axis each, with the results between them in the workspace.
  *
- *     y = (f along z) * (g along y) * (h along x) * x:  T + R + S multiply-adds a result instead of T*R*S
+ *     y = sum over terms of (d along z) * (h along y) * (w along x) * x:  T + R + S multiply-adds a result and term
  *
- * Every pass is a filter problem of its own, planned as any other. One walk that keeps the results of the first pass in
- * registers moves fewer bytes; this is for filters so tall that their sums do not fit there: on GPUs, and on CPUs where
- * the filter comes as one term of factors, known or given. A pass continues its input
- * by the axis's own boundary, which commutes with the passes along the other axes; only a constant grows by the sum of
- * the taps that have met it already. */
+ * Each pass is a filter problem of its own, planned as any other. One walk that keeps the results of the first pass in
+ * registers moves fewer bytes: this is for filters so tall that its rows do not fit there, and for given factors. */
 #include <math.h>
 
 #include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/common/factor.h"
 #include "solver/common/factor_cost.h"
+#include "solver/rewrite/given_factors.h"
+#include "solver/rewrite/separable_passes.h"
 
-enum { MAX_PASSES = 3, MAX_TAPS = 1 << 16 };
+enum { MAX_TAPS = 1 << 16 };
 
 typedef struct passes_plan {
   falt_plan base;
-  int count;
-  falt_plan *pass[MAX_PASSES];
-  void *taps[MAX_PASSES];
-  int axis[MAX_PASSES];
-  size_t between[2], scratch; /* where results between passes lie in the workspace, and what the passes need */
-  size_t given;               /* in the workspace: factors that are given, depth, height and width */
+  falt_passes passes;
+  falt_given_factors given;
+  int terms;
+  falt_plan **pass; /* the first passes: those of a term one after the other; terms share them if factors are given */
+  falt_plan *last, *finish;
+  void *values;                                  /* of known factors, as passes take them */
+  size_t factors, between, stack, sums, scratch; /* in the workspace: given factors, results, what passes need */
 } passes_plan;
-
-static falt_type between_type(const falt_problem *p) {
-  return falt_type_real(p->accumulator);
-}
 
 /* ---- execute */
 
-/* Where the factor along an axis begins, in elements. */
-static int64_t factor_at(const falt_problem *p, int axis) {
-  int64_t at = 0;
-  for (int before = 0; before < axis; before++) at += p->filter.size[FALT_D + before];
-  return at;
+static size_t element(const passes_plan *plan) {
+  return falt_type_size(plan->given.type);
 }
 
-/* Given factors in the type between. The first pass takes the factors of axes of one tap, which are numbers. */
-static void give(const passes_plan *plan, const void *values, void *factors) {
+static int firsts(const passes_plan *plan) {
+  return plan->passes.count - 1;
+}
+
+static falt_plan *pass_of(const passes_plan *plan, int term, int i) {
+  return plan->pass[(plan->base.packed ? term : 0) * firsts(plan) + i];
+}
+
+/* Where the factor of a pass stands among given ones; NULL where children hold known ones. */
+static char *factor_of(const passes_plan *plan, const falt_operands *operands, int term, int i) {
+  if (plan->base.packed) return NULL;
   const falt_problem *p = &plan->base.problem;
-  const falt_type type = between_type(p);
-  const int first = plan->axis[0];
-  const int64_t at = factor_at(p, first);
-  double scale = 1;
-  for (int a = 0; a < 3; a++)
-    if (a != first && p->filter.size[FALT_D + a] == 1) scale *= falt_factor_value(p, values, 0, a, 0);
-  falt_factor_values(p, values, type, factors);
-  for (int64_t j = 0; j < p->filter.size[FALT_D + first]; j++)
-    falt_store(factors, type, at + j, scale * falt_factor_value(p, values, 0, first, j));
+  const int64_t at = term * falt_passes_term(p) + falt_passes_factor(p, plan->passes.axis[i]);
+  return (char *)operands->workspace + plan->factors + (size_t)at * element(plan);
+}
+
+/* The first passes of a term, into its place of the stack. */
+static void run_term(const passes_plan *plan, const falt_operands *operands, int term) {
+  char *workspace = operands->workspace;
+  falt_operands o = *operands;
+  o.workspace = workspace + plan->scratch;
+  for (int i = 0; i < firsts(plan) && !falt_cancelled(); i++) {
+    char *to = workspace + plan->between;
+    if (i + 1 == firsts(plan)) to = workspace + plan->stack + (size_t)(term * plan->passes.apart) * element(plan);
+    o.filter = factor_of(plan, operands, term, i);
+    o.output = to;
+    falt_plan_run_shared(pass_of(plan, term, i), &o);
+    o.input = o.output;
+  }
+}
+
+static void run_last(const passes_plan *plan, const falt_operands *operands) {
+  char *workspace = operands->workspace;
+  falt_operands o = *operands;
+  o.workspace = workspace + plan->scratch;
+  o.input = workspace + plan->stack;
+  o.filter = factor_of(plan, operands, 0, firsts(plan));
+  o.output = plan->finish ? workspace + plan->sums : operands->output;
+  falt_plan_run_shared(plan->last, &o);
+  if (!plan->finish || falt_cancelled()) return;
+  o.input = o.output;
+  o.filter = NULL;
+  o.output = operands->output;
+  falt_plan_run_shared(plan->finish, &o);
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const passes_plan *plan = (const passes_plan *)base;
-  char *workspace = operands->workspace, *factors = workspace + plan->given;
-  falt_operands o = *operands;
-  o.workspace = workspace + plan->scratch;
-  if (!base->packed) give(plan, operands->filter, factors);
-  for (int i = 0; i < plan->count && !falt_cancelled(); i++) {
-    const falt_progress_range all = falt_progress_enter((double)i / plan->count, (double)(i + 1) / plan->count);
-    const size_t at = (size_t)factor_at(&base->problem, plan->axis[i]) * falt_type_size(between_type(&base->problem));
-    if (!base->packed) o.filter = factors + at;
-    o.output = i + 1 < plan->count ? workspace + plan->between[i % 2] : operands->output;
-    falt_plan_run_shared(plan->pass[i], &o);
+  const double parts = plan->terms + 1;
+  if (!base->packed) falt_given_factors_make(&plan->given, base, operands, (char *)operands->workspace + plan->factors);
+  for (int term = 0; term <= plan->terms && !falt_cancelled(); term++) {
+    const falt_progress_range all = falt_progress_enter(term / parts, (term + 1) / parts);
+    if (term < plan->terms)
+      run_term(plan, operands, term);
+    else
+      run_last(plan, operands);
     falt_progress_leave(all);
-    o.input = o.output;
   }
+}
+
+static void print_child(const falt_plan *child, falt_text *text) {
+  falt_text_add(text, " ");
+  child->table->print(child, text);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const passes_plan *plan = (const passes_plan *)base;
   falt_text_add(text, "(%s", base->solver->name);
-  for (int i = 0; i < plan->count; i++) {
-    falt_text_add(text, " ");
-    plan->pass[i]->table->print(plan->pass[i], text);
-  }
+  if (plan->terms > 1) falt_text_add(text, " terms=%d", plan->terms);
+  for (int i = 0; i < firsts(plan); i++) print_child(pass_of(plan, 0, i), text);
+  print_child(plan->last, text);
+  if (plan->finish) print_child(plan->finish, text);
   falt_text_add(text, ")");
 }
 
 static void destroy(falt_plan *base) {
   passes_plan *plan = (passes_plan *)base;
-  for (int i = 0; i < MAX_PASSES; i++) {
-    falt_plan_destroy(&plan->pass[i]);
-    falt_free(plan->taps[i]);
-  }
+  const int count = plan->pass ? (base->packed ? plan->terms : 1) * firsts(plan) : 0;
+  for (int i = 0; i < count; i++) falt_plan_destroy(&plan->pass[i]);
+  falt_plan_destroy(&plan->last);
+  falt_plan_destroy(&plan->finish);
+  falt_free(plan->pass);
+  falt_free(plan->values);
   falt_free(plan);
 }
 
 static falt_status ready(falt_plan *base) {
   passes_plan *plan = (passes_plan *)base;
-  for (int i = 0; i < plan->count; i++) FALT_TRY(falt_plan_ready(plan->pass[i]));
-  return FALT_OK;
+  const int count = (base->packed ? plan->terms : 1) * firsts(plan);
+  for (int i = 0; i < count; i++) FALT_TRY(falt_plan_ready(plan->pass[i]));
+  FALT_TRY(falt_plan_ready(plan->last));
+  if (plan->finish) FALT_TRY(falt_plan_ready(plan->finish));
+  return base->packed ? FALT_OK : falt_given_factors_ready(&plan->given, base->device);
 }
 
 /* ---- applicable */
 
-static int tapped_axes(const falt_problem *p) {
-  return (p->filter.size[FALT_D] > 1) + (p->filter.size[FALT_H] > 1) + (p->filter.size[FALT_W] > 1);
-}
-
-static const char *refusal_of_factors(const falt_ask *ask) {
-  const bool given = !ask->filter_values;
-  return ask->problem->factors > 1      ? "the filter has several terms"
-         : given && ask->device->memory ? "the factors are not known when planning"
-         : given && ask->problem->boundary_value != 0
-             ? "between passes a constant other than 0 depends on the factors, which are not known when planning"
-             : NULL;
+/* Whether results between passes, extended and of all terms, can be addressed. */
+static bool is_moderate(const falt_problem *p) {
+  double count = falt_max(1, p->factors) * (double)p->input.size[FALT_N] * (double)p->input.size[FALT_G];
+  for (int a = 0; a < 3; a++) {
+    const double out = (double)p->output.size[FALT_D + a], in = (double)p->input.size[FALT_D + a];
+    const double reach =
+        (out - 1) * (double)p->axis[a].stride + (double)falt_extent(&p->axis[a], p->filter.size[FALT_D + a]);
+    count *= fmax(fmax(in, out), reach);
+  }
+  return count < 0x1p56;
 }
 
 static const char *refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const int64_t *taps = p->filter.size;
   const bool one = taps[FALT_C] == 1 && taps[FALT_K] == 1 && (taps[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
+  int axis[FALT_MOST_PASSES];
   return p->operation != FALT_FORWARD           ? "only forward"
          : !one                                 ? "the filter is not one for all channels"
-         : p->factors                           ? refusal_of_factors(ask)
+         : falt_passes_axes(p, axis) < 2        ? "the filter has one axis only: nothing to separate"
+         : !is_moderate(p)                      ? "results between passes would be too large to be addressed"
+         : p->factors                           ? NULL
          : !ask->filter_values                  ? "the filter's values are not known when planning"
-         : tapped_axes(p) < 2                   ? "the filter has one axis only: nothing to separate"
          : falt_type_is_integer(p->filter.type) ? "passes would round where sums of integers are exact"
          : (double)taps[FALT_D] * (double)taps[FALT_H] * (double)taps[FALT_W] > MAX_TAPS
              ? "the filter has more than 2^16 taps, too many to factor"
@@ -126,145 +159,103 @@ static const char *refusal(const falt_ask *ask) {
                                   : NULL;
 }
 
-/* ---- the passes' problems */
-
-static bool has_pass(const falt_problem *p, int axis) {
-  return p->filter.size[FALT_D + axis] > 1 || (axis == 2 && tapped_axes(p) == 0);
-}
-
-/* Dense in the order of the input: channels stay side by side where they are. */
-static void lay_densely(falt_tensor *t, const falt_problem *p) {
-  static const int planes[] = {FALT_W, FALT_H, FALT_D, FALT_C, FALT_G, FALT_N},
-                   pixels[] = {FALT_G, FALT_W, FALT_H, FALT_D, FALT_C, FALT_N};
-  const bool together = t->size[FALT_G] > 1 && p->input.stride[FALT_G] == 1;
-  int64_t stride = 1;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    const int dim = (together ? pixels : planes)[i];
-    t->stride[dim] = stride;
-    stride *= t->size[dim];
-  }
-  t->offset = 0;
-  t->type = between_type(p);
-}
-
-static void drop_epilogue(falt_problem *p) {
-  p->has_scale = p->has_bias = p->has_residual = false;
-  p->activation = FALT_IDENTITY;
-  p->alpha = 1;
-  p->beta = p->act_a = p->act_b = 0;
-}
-
-/* A pass along `axis` from `input`; the last takes over what is left of the problem. */
-static falt_problem pass_problem(const falt_problem *p, const falt_tensor *input, int axis, bool last, double value) {
-  falt_problem pass = *p;
-  pass.input = *input;
-  pass.rank = pass.factors = 0;
-  pass.boundary_value = value;
-  pass.filter.type = between_type(p);
-  pass.filter.offset = 0;
-  for (int dim = 0; dim < FALT_DIMS; dim++) pass.filter.stride[dim] = 0;
-  pass.filter.stride[FALT_D + axis] = 1;
-  for (int a = 0; a < 3; a++) {
-    const bool mine = a == axis || (last && p->filter.size[FALT_D + a] == 1);
-    if (a != axis) pass.filter.size[FALT_D + a] = 1;
-    if (!mine) pass.axis[a] = (falt_axis){.stride = 1, .dilation = 1};
-    if (!mine) pass.output.size[FALT_D + a] = input->size[FALT_D + a];
-  }
-  if (last) return pass;
-  lay_densely(&pass.output, p);
-  drop_epilogue(&pass);
-  return pass;
-}
-
 /* ---- plan */
 
-/* Taps of a pass in the type between; NULL when memory is short. */
-static void *pass_taps(const falt_problem *p, const double *taps, int64_t count, double scale) {
-  void *values = falt_alloc((size_t)count * falt_type_size(between_type(p)));
-  for (int64_t i = 0; values && i < count; i++) {
-    if (between_type(p) == FALT_F64)
-      ((double *)values)[i] = taps[i] * scale;
-    else
-      ((float *)values)[i] = (float)(taps[i] * scale);
-  }
-  return values;
-}
-
-static double sum_of(const double *taps, int64_t count, double scale) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += taps[i] * scale;
-  return sum;
-}
-
-/* Counts a pass into the whole; false if results between passes would be too large to be addressed. */
-static void count_pass(passes_plan *plan, const falt_plan *pass, bool last, size_t *scratch) {
-  size_t *room = &plan->between[(plan->count - 1) % 2]; /* a size until all passes are known */
-  const falt_tensor *out = &pass->problem.output;
-  const size_t bytes = (size_t)falt_tensor_span(out) * falt_type_size(out->type);
-  if (!last && bytes > *room) *room = bytes;
-  if (pass->workspace > *scratch) *scratch = pass->workspace;
-  plan->base.cost.seconds += pass->cost.seconds;
-  plan->base.cost.error += pass->cost.error;
-}
-
-static bool add_pass(passes_plan *plan, falt_ask *ask, const falt_problem *pass, const double *taps, double scale) {
-  const int64_t count = pass->filter.size[FALT_D] * pass->filter.size[FALT_H] * pass->filter.size[FALT_W];
-  const bool known = ask->filter_values != NULL;
-  void *values = plan->taps[plan->count] = known ? pass_taps(ask->problem, taps, count, scale) : NULL;
-  falt_plan *child = values || !known ? falt_plan_child(ask, pass, values) : falt_refuse_memory(ask);
-  if (child && known && !child->packed) {
+/* Children may be NULL after a refusal; each adds to the whole. */
+static falt_plan *add_child(passes_plan *plan, falt_ask *ask, const falt_problem *problem, int term, int i) {
+  const falt_problem *p = &plan->base.problem;
+  const int64_t at = term * falt_passes_term(p) + falt_passes_factor(p, plan->passes.axis[i]);
+  char *values = plan->values;
+  falt_plan *child = falt_plan_child(ask, problem, values ? values + (size_t)at * element(plan) : NULL);
+  if (child && values && !child->packed) {
     falt_plan_destroy(&child);
     falt_refuse(ask, "the plan of a pass does not keep its taps");
   }
-  if (child) plan->pass[plan->count++] = child;
-  return child != NULL;
+  return child;
 }
 
-/* Along the width first, where rows are in reach; a factor of an axis without taps is a number. A filter of one tap is
- * a pass along the width. */
-static bool add_passes(passes_plan *plan, falt_ask *ask, const falt_factors *factors) {
-  const falt_problem *p = ask->problem;
-  const falt_tensor *input = &p->input;
-  double scale = 1, value = p->boundary_value;
+static void count_child(passes_plan *plan, const falt_plan *child, double times, size_t *scratch) {
+  if (child->workspace > *scratch) *scratch = child->workspace;
+  plan->base.cost.seconds += times * child->cost.seconds;
+  plan->base.cost.error = fmax(plan->base.cost.error, child->cost.error);
+}
+
+static bool add_finish(passes_plan *plan, falt_ask *ask) {
+  static const float one = 1;
+  static const double wide_one = 1;
+  if (!plan->passes.finishes) return true;
+  const bool wide = plan->given.type == FALT_F64;
+  plan->finish = falt_plan_child(ask, &plan->passes.finish, wide ? (const void *)&wide_one : &one);
+  if (plan->finish && !plan->finish->packed) return falt_refuse(ask, "the plan of the end does not keep its tap");
+  return plan->finish != NULL;
+}
+
+static size_t bytes_of(const falt_tensor *t) {
+  return (size_t)falt_tensor_span(t) * falt_type_size(t->type);
+}
+
+static void lay_workspace(passes_plan *plan, size_t scratch) {
+  falt_memory_layout *layout = &plan->base.layout;
+  const falt_passes *passes = &plan->passes;
+  const size_t values = (size_t)falt_problem_filter_elements(&plan->base.problem) * element(plan);
+  if (!plan->base.packed) plan->factors = falt_place_part(layout, values);
+  if (passes->count > 2) plan->between = falt_place_part(layout, bytes_of(&passes->pass[0].output));
+  plan->stack = falt_place_part(layout, (size_t)(plan->terms * passes->apart) * element(plan));
+  if (plan->finish) plan->sums = falt_place_part(layout, bytes_of(&plan->passes.finish.input));
+  plan->scratch = falt_place_part(layout, scratch);
+  plan->base.workspace = layout->total;
+}
+
+/* False with the reason set. */
+static bool add_passes(passes_plan *plan, falt_ask *ask) {
+  const int own = plan->base.packed ? plan->terms : 1;
+  const double times = (double)plan->terms / own;
   size_t scratch = 0;
-  const int passes = falt_max(1, tapped_axes(p));
-  for (int a = 0; a < 3; a++)
-    if (!has_pass(p, a)) scale *= *falt_factors_taps(factors, 0, a);
-  for (int a = 2, left = passes; a >= 0; a--) {
-    const double *taps = falt_factors_taps(factors, 0, a);
-    if (!has_pass(p, a)) continue;
-    plan->axis[plan->count] = a;
-    const falt_problem pass = pass_problem(p, input, a, --left == 0, value);
-    if (!add_pass(plan, ask, &pass, taps, scale)) return false;
-    count_pass(plan, plan->pass[plan->count - 1], left == 0, &scratch);
-    value *= sum_of(taps, factors->size[a], scale);
-    scale = 1;
-    input = &plan->pass[plan->count - 1]->problem.output;
+  plan->pass = falt_alloc_zero((size_t)(own * firsts(plan)) * sizeof(falt_plan *));
+  if (!plan->pass) return falt_refuse_memory(ask);
+  for (int i = 0; i < own * firsts(plan); i++) {
+    const int number = i % firsts(plan);
+    plan->pass[i] = add_child(plan, ask, &plan->passes.pass[number], i / firsts(plan), number);
+    if (!plan->pass[i]) return false;
+    count_child(plan, plan->pass[i], times, &scratch);
   }
-  const size_t values = (size_t)falt_problem_filter_elements(p) * falt_type_size(between_type(p));
-  if (!ask->filter_values) plan->given = falt_place_part(&plan->base.layout, values);
-  for (int i = 0; i < 2; i++) plan->between[i] = falt_place_part(&plan->base.layout, plan->between[i]);
-  plan->scratch = falt_place_part(&plan->base.layout, scratch);
-  plan->base.workspace = plan->base.layout.total;
+  plan->last = add_child(plan, ask, &plan->passes.pass[firsts(plan)], 0, firsts(plan));
+  if (!plan->last || !add_finish(plan, ask)) return false;
+  count_child(plan, plan->last, 1, &scratch);
+  if (plan->finish) count_child(plan, plan->finish, 1, &scratch);
+  lay_workspace(plan, scratch);
   return true;
 }
 
-/* The problem's own term; zeros stand for values that are given. */
-static bool take_factors(falt_ask *ask, falt_factors *factors) {
-  const falt_problem *p = ask->problem;
-  *factors = (falt_factors){.terms = 1, .groups = 1};
-  for (int a = 0; a < 3; a++) factors->size[a] = p->filter.size[FALT_D + a];
-  factors->taps = falt_alloc_zero((size_t)falt_problem_filter_elements(p) * sizeof *factors->taps);
-  if (!factors->taps) return falt_refuse_memory(ask);
-  if (ask->filter_values) falt_factor_values(p, ask->filter_values, FALT_F64, factors->taps);
-  return true;
+/* The problem with its filter as factors; `values` are these, or NULL if they are given. */
+static falt_plan *plan_factors(const falt_solver *solver, falt_ask *ask, const falt_problem *p, const void *values) {
+  static const falt_plan_table table = {execute, print, destroy, ready};
+  passes_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  plan->base.problem = *p;
+  plan->base.packed = values != NULL;
+  plan->terms = p->factors;
+  plan->given.type = falt_passes_type(p);
+  falt_passes_make(&plan->passes, p, values);
+  bool made = true;
+  if (values) {
+    plan->values = falt_alloc((size_t)falt_problem_filter_elements(p) * element(plan));
+    made = plan->values || falt_refuse_memory(ask);
+  }
+  if (made && values) falt_passes_values(p, values, plan->values);
+  if (!made || !add_passes(plan, ask)) {
+    destroy(&plan->base);
+    return NULL;
+  }
+  plan->base.problem = *ask->problem;
+  return &plan->base;
 }
 
+/* The one term of a filter that comes dense. */
 static bool factor(falt_ask *ask, falt_factors *factors) {
   const falt_problem *p = ask->problem;
-  if (p->factors) return take_factors(ask, factors);
   const int64_t size[] = {p->filter.size[FALT_D], p->filter.size[FALT_H], p->filter.size[FALT_W]};
-  const double worst = 0.5, rounding = ldexp(1, between_type(p) == FALT_F64 ? -48 : -22);
+  const double worst = 0.5, rounding = ldexp(1, falt_passes_type(p) == FALT_F64 ? -48 : -22);
   double *dense = falt_alloc((size_t)(size[0] * size[1] * size[2]) * sizeof *dense);
   if (!dense) return falt_refuse_memory(ask);
   falt_problem_taps(p, ask->filter_values, 0, FALT_F64, dense);
@@ -277,27 +268,37 @@ static bool factor(falt_ask *ask, falt_factors *factors) {
   return true;
 }
 
-static falt_plan *plan_passes(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+/* The problem as if its taps, which run forwards, came as one term. */
+static falt_problem as_factors(const falt_problem *p) {
+  falt_problem one = *p;
+  one.factors = 1;
+  one.rank = 0;
+  one.filter.type = FALT_F64;
+  one.filter.offset = 0;
+  for (int dim = FALT_D; dim < FALT_DIMS; dim++) one.filter.stride[dim] = 1;
+  return one;
+}
+
+static falt_plan *plan_dense(const falt_solver *solver, falt_ask *ask) {
   falt_factors factors;
-  const char *why = refusal(ask);
-  if (why) return falt_refuse(ask, "%s", why);
   if (!factor(ask, &factors)) return NULL;
-  passes_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  const bool made = plan && add_passes(plan, ask, &factors);
+  const falt_problem one = as_factors(ask->problem);
+  falt_plan *plan = plan_factors(solver, ask, &one, falt_factors_taps(&factors, 0, 0));
   const double residual = factors.residual;
   falt_factors_free(&factors);
-  if (!made) {
-    if (plan) destroy(&plan->base);
-    return NULL;
-  }
-  plan->base.packed = ask->filter_values != NULL;
-  if (residual > ldexp(1, between_type(ask->problem) == FALT_F64 ? -48 : -22)) plan->base.cost.error += residual;
-  return &plan->base;
+  if (plan && residual > ldexp(1, falt_passes_type(&one) == FALT_F64 ? -48 : -22)) plan->cost.error += residual;
+  return plan;
+}
+
+static falt_plan *plan_passes(const falt_solver *solver, falt_ask *ask) {
+  const char *why = refusal(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  if (!ask->problem->factors) return plan_dense(solver, ask);
+  return plan_factors(solver, ask, ask->problem, ask->filter_values);
 }
 
 /* On CPUs `separable` finds the terms of dense filters. */
-static falt_plan *plan_factors(const falt_solver *solver, falt_ask *ask) {
+static falt_plan *plan_on_cpu(const falt_solver *solver, falt_ask *ask) {
   return ask->problem->factors ? plan_passes(solver, ask) : falt_refuse(ask, "the filter does not come as factors");
 }
 
@@ -310,7 +311,7 @@ const falt_solver falt_solver_separable_passes = {.name = "separable-passes",
                                                   .takes_factors = true};
 const falt_solver falt_solver_separable_passes_cpu = {.name = "separable-passes-cpu",
                                                       .device_kind = "cpu",
-                                                      .plan = plan_factors,
+                                                      .plan = plan_on_cpu,
                                                       .spreads = true,
                                                       .factors = true,
                                                       .takes_factors = true};
