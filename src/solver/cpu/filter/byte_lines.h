@@ -1,0 +1,42 @@
+/* Rows of bytes as kernels for filters of bytes read them: a task goes down a strip, and input rows wait in a ring of
+ * lines that have what the boundary puts beside the image, so kernels know nothing of edges. 2D, stride 1. */
+#ifndef FALT_SOLVER_CPU_FILTER_BYTE_LINES_H
+#define FALT_SOLVER_CPU_FILTER_BYTE_LINES_H
+
+#include "solver/cpu/common/rows.h"
+
+/* The ring and the blocks of a plan. A block of the kernel has `rows` output rows. */
+typedef struct falt_byte_lines {
+  int64_t rows, block[3];
+  int64_t slots;     /* lines of the ring */
+  size_t pitch;      /* of a line */
+  size_t ring, idle; /* in a worker's scratch; idle: results of rows beyond the task */
+  falt_memory_layout scratch;
+} falt_byte_lines;
+
+/* Why rows of bytes are not for these kernels, or NULL: u8 at stride 1 without an epilogue, adjacent along x, taps at
+ * most most_step elements apart. */
+const char *falt_byte_lines_refusal(const falt_rows *rows, const falt_problem *problem, int64_t most_step);
+
+/* Blocks for a kernel of `tile` rows and lines that are readable over the columns of a strip, those under the filter,
+ * and `beyond` bytes. Parts that the kernel needs may be placed in scratch before or after. */
+void falt_byte_lines_init(falt_byte_lines *lines, const falt_rows *rows, const falt_device *device, int64_t tile,
+                          int64_t strip, size_t beyond);
+
+/* One worker on one task. */
+typedef struct falt_byte_walk {
+  const falt_byte_lines *lines;
+  const falt_rows *rows;
+  const falt_operands *operands;
+  falt_row_task task;
+  char *scratch;
+  int64_t first; /* the task's first input row */
+  int64_t ready; /* rows that were brought, from there on */
+} falt_byte_walk;
+
+falt_byte_walk falt_byte_walk_open(const falt_byte_lines *lines, const falt_rows *rows, const falt_operands *operands,
+                                   int64_t task, void *scratch);
+/* Where the kernel's block at output row y reads and writes: `rows` + R - 1 lines to list, `rows` addresses to out. */
+void falt_byte_walk_block(falt_byte_walk *walk, int64_t y, const uint8_t **list, void **out);
+
+#endif
