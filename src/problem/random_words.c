@@ -180,11 +180,12 @@ static void draw_types(falt_draft *d, bool floats) {
     l->accumulator = FALT_S32;
 }
 
-/* Bytes and taps that their dot products take. */
+/* Bytes, and taps that their dot products take or that only passes along the axes do. */
 static void draw_byte_types(falt_draft *d) {
   static const falt_odds outputs[] = {{60, -1}, {20, FALT_S16}, {10, FALT_S32}, {10, FALT_F32}};
   d->line.type = FALT_U8;
-  d->line.weight_type = FALT_S8;
+  const bool flat = d->recipe.window == FALT_FLAT_WINDOW;
+  d->line.weight_type = flat && falt_once_in(d, 2) ? FALT_F32 : FALT_S8;
   d->line.out_type = (int)FALT_DRAW(d, outputs);
 }
 

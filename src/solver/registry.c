@@ -19,6 +19,7 @@ enum {
 #define SOLVERS(ROW)                                                                                                   \
   ROW(direct, FILTERS | DEPTHWISE | FORWARD, "filters, by direct convolution in register tiles")                       \
   ROW(direct_u8, FILTERS | FORWARD, "filters of u8 images with 8-bit integer taps, exact")                             \
+  ROW(separable_u8, FILTERS | FORWARD, "separable filters of bytes, two passes over blocks of rows")                   \
   ROW(separable, FILTERS | FORWARD, "separable filters and sums of a few, in one pass")                                \
   ROW(expand_factors, FILTERS | FORWARD, "filters as factors, expanded to dense taps")                                 \
   ROW(separable_passes_cpu, FILTERS | FORWARD, "filters as factors, one pass for each axis")                           \

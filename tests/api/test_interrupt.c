@@ -101,6 +101,7 @@ static const struct {
     {"direct", "correlate d=200 h=200 w=200 t=15 r=15 s=15"},
     {"direct-u8", "correlate h=8000 w=8000 r=31 s=31 type=u8"},
     {"separable", "correlate h=6000 w=6000 r=255 s=255 rank=1"},
+    {"separable-u8", "correlate h=12000 w=12000 r=255 s=255 type=u8 rank=1"},
     {"separable", "correlate d=300 h=300 w=300 t=101 r=101 s=101 rank=1"},
     {"running-sums", "correlate h=12000 w=12000 r=301 s=301 rank=1"},
     {"running-sums", "correlate d=300 h=300 w=300 t=31 r=31 s=31 rank=1"},

@@ -49,7 +49,7 @@ UNUSED static falt_plan *plan_by(falt_device *device, const char *line, const ch
   falt_plan *plan;
   snprintf(text, sizeof text, "%s%s%s", line, method ? " method=" : "", method ? method : "");
   const bool needs_values = method && (strcmp(method, "separable") == 0 || strcmp(method, "direct-u8") == 0 ||
-                                       strcmp(method, "running-sums") == 0);
+                                       strcmp(method, "separable-u8") == 0 || strcmp(method, "running-sums") == 0);
   float *ones = needs_values ? ones_for(line) : NULL;
   const falt_status status = falt_plan_create_line(&plan, device, text, ones);
   falt_free(ones);
