@@ -1,7 +1,11 @@
-/* Solver depthwise-nchw: NCHW depthwise layers, fprop and dgrad. Transposes a few images to NHWC in the workspace, runs
- * an NHWC plan, and transposes its output back. */
+/* Solver depthwise-nchw: NCHW depthwise layers, fprop and dgrad. Transposes a few images to NHWC in f32 in the
+ * workspace, runs an NHWC plan, and transposes its output back. */
+#include <math.h>
+
 #include "core/memory.h"
 #include "planner/planner.h"
+#include "solver/cpu/common/widen.h"
+#include "solver/cpu/filter/filter_kernels.h"
 #include "solver/cpu/fprop/layer_kernels.h"
 
 /* Kernels along channels take a fraction of the time of kernels along rows where rows are short, and a transpose in
@@ -10,6 +14,7 @@
 enum {
   CHANNELS = 64, /* of a task */
   PIXELS = 256,
+  CONVERTED = 16,  /* channels that are widened or narrowed at a time */
   PIECE = 3 << 18, /* elements of the images that are transposed at a time, if one has not more */
   LEAST_CHANNELS = 8
 };
@@ -46,11 +51,12 @@ static bool has_adjacent_pixels(const falt_tensor *t) {
   return stride > 1;
 }
 
-/* A number of images of the same shape with adjacent channels. */
+/* A number of images of the same shape in f32 with adjacent channels. */
 static falt_tensor transposed(const falt_tensor *from, int64_t images) {
   static const int outwards[] = {FALT_G, FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
   falt_tensor t = *from;
   int64_t stride = 1;
+  t.type = FALT_F32;
   t.size[FALT_N] = images;
   t.offset = 0;
   for (int i = 0; i < FALT_DIMS; i++) {
@@ -64,6 +70,7 @@ static falt_problem inner_problem(const nchw_plan *plan) {
   falt_problem inner = plan->base.problem;
   inner.input = transposed(&inner.input, plan->images);
   inner.output = transposed(&inner.output, plan->images);
+  inner.accumulator = FALT_F32;
   falt_problem_canonical(&inner);
   return inner;
 }
@@ -72,11 +79,57 @@ static falt_problem inner_problem(const nchw_plan *plan) {
 
 typedef struct transposing {
   const falt_layer_kernels *kernels;
-  const falt_tensor *planar; /* the caller's tensor */
-  float *data, *packed;      /* its first image and group, and the workspace */
+  const falt_filter_kernels *rows; /* convert rows of narrow elements */
+  const falt_tensor *planar;       /* the caller's tensor */
+  char *data;                      /* its first image and group */
+  float *packed;                   /* the workspace */
   bool back;
   int64_t channel_blocks, pixel_blocks;
 } transposing;
+
+/* Rows of `pixels` neighbours, `step` apart, one for each of some channels. */
+typedef struct planar_rows {
+  char *data;
+  int64_t step, channels, pixels;
+} planar_rows;
+
+static void transpose_floats(const transposing *job, planar_rows rows, float *packed) {
+  const int64_t channels = job->planar->size[FALT_G];
+  float *planar = (float *)(void *)rows.data;
+  if (job->back)
+    job->kernels->copy(&(falt_layer_copy){.from = packed,
+                                          .to = planar,
+                                          .step = channels,
+                                          .from_pitch = 1,
+                                          .to_pitch = rows.step,
+                                          .n = rows.pixels,
+                                          .count = rows.channels});
+  else
+    job->kernels->copy(&(falt_layer_copy){.from = planar,
+                                          .to = packed,
+                                          .step = rows.step,
+                                          .from_pitch = 1,
+                                          .to_pitch = channels,
+                                          .n = rows.channels,
+                                          .count = rows.pixels});
+}
+
+/* By way of a few rows in f32 that stay in the first cache. */
+static void transpose_narrow(const transposing *job, planar_rows rows, float *packed) {
+  static const falt_row_epilogue none = {.alpha = 1, .low = -INFINITY, .high = INFINITY};
+  const falt_type type = job->planar->type;
+  const int64_t apart = rows.step * (int64_t)falt_type_size(type);
+  float wide[CONVERTED * PIXELS];
+  for (int64_t c = 0; c < rows.channels; c += CONVERTED) {
+    const int64_t channels = falt_min(CONVERTED, rows.channels - c);
+    char *narrow = rows.data + c * apart;
+    for (int64_t k = 0; k < channels && !job->back; k++)
+      job->rows->load[FALT_LANE_F32][type](wide + k * PIXELS, narrow + k * apart, 1, rows.pixels);
+    transpose_floats(job, (planar_rows){(char *)wide, PIXELS, channels, rows.pixels}, packed + c);
+    for (int64_t k = 0; k < channels && job->back; k++)
+      job->rows->store[FALT_LANE_F32][type](narrow + k * apart, 1, wide + k * PIXELS, rows.pixels, &none, false);
+  }
+}
 
 static void transpose_block(void *context, int64_t index) {
   const transposing *job = context;
@@ -84,25 +137,21 @@ static void transpose_block(void *context, int64_t index) {
   const int64_t channels = t->size[FALT_G], pixels = pixels_of(t), apart = t->stride[FALT_G];
   const int64_t pixel = index % job->pixel_blocks * PIXELS, rest = index / job->pixel_blocks;
   const int64_t channel = rest % job->channel_blocks * CHANNELS, image = rest / job->channel_blocks;
-  float *planar = job->data + image * t->stride[FALT_N] + channel * apart + pixel;
+  const int64_t at = image * t->stride[FALT_N] + channel * apart + pixel;
+  const planar_rows rows = {.data = job->data + at * (int64_t)falt_type_size(t->type),
+                            .step = apart,
+                            .channels = falt_min(CHANNELS, channels - channel),
+                            .pixels = falt_min(PIXELS, pixels - pixel)};
   float *packed = job->packed + (image * pixels + pixel) * channels + channel;
-  const int64_t some_channels = falt_min(CHANNELS, channels - channel), some_pixels = falt_min(PIXELS, pixels - pixel);
-  falt_layer_copy copy = {.from = planar, .to = packed, .step = apart, .from_pitch = 1, .to_pitch = channels};
-  copy.n = some_channels;
-  copy.count = some_pixels;
-  if (job->back) {
-    copy = (falt_layer_copy){.from = packed, .to = planar, .step = channels, .from_pitch = 1, .to_pitch = apart};
-    copy.n = some_pixels;
-    copy.count = some_channels;
-  }
-  if (!falt_cancelled()) job->kernels->copy(&copy);
+  if (!falt_cancelled()) (t->type == FALT_F32 ? transpose_floats : transpose_narrow)(job, rows, packed);
 }
 
 /* Images [first, first + plan->images) of a tensor to the workspace, or back from it. */
 static void transpose(const nchw_plan *plan, const falt_tensor *planar, void *data, int64_t first, void *packed,
                       bool back) {
   transposing job = {.kernels = plan->kernels, .planar = planar, .packed = packed, .back = back};
-  job.data = (float *)data + planar->offset + first * planar->stride[FALT_N];
+  job.rows = falt_filter_kernels_for(plan->base.device->isa);
+  job.data = (char *)data + (planar->offset + first * planar->stride[FALT_N]) * (int64_t)falt_type_size(planar->type);
   job.channel_blocks = falt_ceil_div(planar->size[FALT_G], CHANNELS);
   job.pixel_blocks = falt_ceil_div(pixels_of(planar), PIXELS);
   falt_parallel_for(plan->base.device->threads, plan->images * job.channel_blocks * job.pixel_blocks, transpose_block,
@@ -154,7 +203,7 @@ static falt_status ready(falt_plan *base) {
 static const char *refusal(falt_problem *p) {
   const bool maps = p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_DATA;
   return !maps                                                        ? "only forward and backward-data"
-         : !falt_problem_is_f32(p)                                    ? "only f32"
+         : !falt_problem_is_f32(p) && falt_widen_refusal(p)           ? falt_widen_refusal(p)
          : p->filter.size[FALT_C] != 1 || p->filter.size[FALT_K] != 1 ? "a group has more than one channel in or out"
          : p->filter.size[FALT_G] < LEAST_CHANNELS                    ? "too few channels for vectors"
          : p->has_residual                                            ? "residuals are not transposed"
@@ -183,8 +232,10 @@ static size_t bytes_of(const nchw_plan *plan, const falt_tensor *t) {
 /* Operations in the time of transposing an element in the caches; memory traffic is in the child's estimate. */
 static const double each = 16;
 
-static double seconds_of(const nchw_plan *plan, const falt_tensor *t) {
-  return falt_roofline(plan->base.device, FALT_F32, each * (double)(bytes_of(plan, t) / sizeof(float)), 1, 0);
+static double seconds_of(const nchw_plan *plan, const falt_tensor *t, double conversion) {
+  const double elements = (double)(bytes_of(plan, t) / sizeof(float));
+  const double flops = each * elements + (t->type == FALT_F32 ? 0 : conversion / (double)plan->pieces);
+  return falt_roofline(plan->base.device, FALT_F32, flops, 1, 0);
 }
 
 static falt_plan *plan_nchw(const falt_solver *solver, falt_ask *ask) {
@@ -209,7 +260,8 @@ static falt_plan *plan_nchw(const falt_solver *solver, falt_ask *ask) {
   plan->base.workspace = all->total;
   plan->base.packed = plan->child->packed;
   plan->base.cost = plan->child->cost;
-  plan->base.cost.seconds += seconds_of(plan, source_of(&p)) + seconds_of(plan, result_of(&p));
+  plan->base.cost.seconds += seconds_of(plan, source_of(&p), falt_widen_flops(source_of(&p)));
+  plan->base.cost.seconds += seconds_of(plan, result_of(&p), falt_narrow_flops(result_of(&p)));
   plan->base.cost.seconds *= (double)plan->pieces;
   return &plan->base;
 }

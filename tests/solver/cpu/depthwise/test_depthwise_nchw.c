@@ -1,0 +1,73 @@
+/* depthwise-nchw takes narrow types, given filters and both directions, with results like the reference's. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/random.h"
+#include "core/types.h"
+#include "faltung/faltung.h"
+
+enum { MOST = 1 << 18 /* bytes of an operand */ };
+
+typedef struct operands {
+  _Alignas(64) char input[MOST], filter[MOST], output[MOST];
+} operands;
+
+static void run(falt_device *device, const char *line, const char *method, operands *o) {
+  falt_problem problem;
+  falt_budget budget;
+  falt_plan *plan = NULL;
+  if (falt_problem_parse(&problem, &budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  snprintf(budget.method, sizeof budget.method, "%s", method);
+  if (falt_plan_create(&plan, device, &problem, &budget, NULL) != FALT_OK)
+    fail_msg("%s: %s: %s", method, line, falt_message());
+  void *workspace = aligned_alloc(64, (falt_plan_workspace(plan) + 64) / 64 * 64);
+  const falt_operands list = {.input = o->input, .filter = o->filter, .output = o->output, .workspace = workspace};
+  assert_non_null(workspace);
+  assert_int_equal(falt_execute(plan, &list), FALT_OK);
+  free(workspace);
+  falt_plan_destroy(&plan);
+}
+
+/* Small integers, which every type holds and whose sums every path forms exactly. */
+static void fill(char *to, falt_type type, uint64_t seed) {
+  const int low = type == FALT_U8 ? 0 : -2;
+  for (size_t i = 0; i < MOST / falt_type_size(type); i++)
+    falt_store(to, type, (int64_t)i, (double)falt_random_int(&seed, low, 2));
+}
+
+static void check(falt_device *device, const char *line, falt_type type, falt_type weights) {
+  static operands found, expected;
+  const bool backward = strncmp(line, "backward", 8) == 0;
+  memset(&found, 0, sizeof found);
+  fill(backward ? found.output : found.input, type, 3);
+  fill(found.filter, weights, 4);
+  expected = found;
+  run(device, line, "depthwise-nchw", &found);
+  run(device, line, "reference", &expected);
+  if (memcmp(&found, &expected, sizeof found) != 0) fail_msg("%s: results differ from the reference's", line);
+}
+
+static void test_narrow_types(void **state) {
+  (void)state;
+  falt_device *device;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  check(device, "forward n=2 c=38 h=9 w=11 k=38 r=3 s=3 groups=38 pad=1 type=bf16 filter=given", FALT_BF16, FALT_BF16);
+  check(device, "forward n=1 c=70 h=20 w=17 k=70 r=7 s=7 groups=70 pad=3 type=f16 filter=given", FALT_F16, FALT_F16);
+  check(device, "forward n=1 c=24 h=14 w=14 k=24 r=9 s=9 groups=24 pad=4 type=u8 filter=given", FALT_U8, FALT_S8);
+  check(device, "forward n=1 c=20 w=700 k=20 s=9 groups=20 pad=4 type=s8 filter=given", FALT_S8, FALT_S8);
+  check(device, "backward-data n=2 c=38 h=9 w=31 k=38 r=3 s=3 groups=38 pad=1 stride=2 type=f16 filter=given", FALT_F16,
+        FALT_F16);
+  falt_device_destroy(&device);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_types)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
