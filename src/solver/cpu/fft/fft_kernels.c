@@ -1,0 +1,7 @@
+/* Which transform kernels serve an instruction set. */
+#include "solver/cpu/fft/fft_kernels.h"
+
+#include "cpu/isa_table.h"
+
+FALT_ISA_TABLE(falt_fft_lane, falt_fft_f32, FALT_ISA_VECTORS)
+FALT_ISA_TABLE(falt_fft_lane, falt_fft_f64, FALT_ISA_VECTORS)
