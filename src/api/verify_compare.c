@@ -13,7 +13,8 @@
  *
  * with L a bound of the activation's slope, and underflow_of() below. Integer outputs of integer operands, without a
  * fractional epilogue, must agree to the bit. Other integer outputs may differ by one unit more, because a tie may be
- * rounded in either direction. */
+ * rounded in either direction. The S of a solver that transforms inputs of other windows too (`mixes`) is
+ * the largest input times the sum of the taps' magnitudes. */
 
 typedef struct comparison {
   const falt_verification *v;
@@ -21,6 +22,7 @@ typedef struct comparison {
   falt_operand which;
   falt_verdict *verdict;
   double largest;        /* of a result's magnitudes at most, where they are not known one by one */
+  double mixed;          /* the same for solvers that mix inputs; 0: for others */
   double underflow;      /* the possible loss of a sum */
   bool leaves_out;       /* a result that is NaN may be a number */
   bool spreads, factors; /* a number may be none; terms of a filter are summed, not its taps */
@@ -78,7 +80,7 @@ static double magnitude_at(const comparison *c, int64_t index) {
   const falt_bench *bench = c->factors && c->v->factors ? &c->v->term_magnitudes : &c->v->magnitudes;
   const falt_guarded *m = &bench->operand[c->which];
   if (c->v->problem->operation == FALT_BACKWARD_MAXPOOL) return c->largest;
-  return falt_load(falt_guarded_data(m), FALT_F64, index);
+  return fmax(c->mixed, falt_load(falt_guarded_data(m), FALT_F64, index));
 }
 
 static void see_largest(void *context, int64_t index) {
@@ -90,11 +92,16 @@ static void see_largest(void *context, int64_t index) {
 typedef struct largest {
   const falt_guarded *of;
   double value;
-} largest;
+} largest, total;
 
 static void see_magnitude(void *context, int64_t index) {
   largest *l = context;
   l->value = fmax(l->value, falt_load(falt_guarded_data(l->of), FALT_F64, index));
+}
+
+static void see_total(void *context, int64_t index) {
+  total *t = context;
+  t->value += falt_load(falt_guarded_data(t->of), FALT_F64, index);
 }
 
 /* The largest magnitude of an operand; 0 of one that is not read. */
@@ -133,6 +140,27 @@ static double underflow_of(const comparison *c) {
                                                  : 0x1p-149;
   const double of_factor = p->has_scale && p->accumulator != FALT_F64 ? 0x1p-150 * largest_product(v) : 0;
   return (double)falt_problem_depth(p) * (lost * scale + of_factor);
+}
+
+/* The largest sum of the magnitudes of a group's taps. */
+static double largest_weight(const falt_verification *v) {
+  const falt_guarded *filter = &v->magnitudes.operand[FALT_FILTER];
+  falt_tensor group = filter->tensor;
+  double most = 0;
+  group.size[FALT_G] = 1;
+  for (int64_t g = 0; g < filter->tensor.size[FALT_G]; g++, group.offset += group.stride[FALT_G]) {
+    total t = {.of = filter};
+    falt_tensor_visit(&group, see_total, &t);
+    most = fmax(most, t.value);
+  }
+  return most;
+}
+
+/* What bounds a result where every input that is transformed beside it adds to its error. */
+static double mixed_magnitude(const falt_verification *v) {
+  const falt_problem *p = v->problem;
+  const double input = largest_of(v, falt_operations[p->operation].factor[0]);
+  return fabs(p->alpha) * fmax(input, fabs(p->boundary_value)) * largest_weight(v) + fabs(p->beta);
 }
 
 static void see_not_finite(void *context, int64_t index) {
@@ -198,6 +226,7 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     const falt_guarded *o = &v->data.operand[i];
     if (!o->used || !o->written) continue;
     comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
+    if (plan->mixes) c.mixed = mixed_magnitude(v);
     c.underflow = underflow_of(&c);
     c.leaves_out = falt_verify_leaves_out(v);
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && plan->spreads;

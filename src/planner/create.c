@@ -76,6 +76,7 @@ falt_plan *falt_plan_child_with(falt_ask *ask, const falt_problem *problem, cons
     if (!plan) refuse_child(ask, &search);
     ask->spreads |= plan && plan->spreads;
     ask->factors |= plan && plan->factors;
+    ask->mixes |= plan && plan->mixes;
     ask->splits |= plan && plan->splits;
   } else {
     falt_refuse_memory(ask);

@@ -56,6 +56,7 @@ struct falt_plan {
   bool packed;               /* holds the filter; operands.filter is not read */
   bool ready;                /* falt_plan_ready succeeded */
   bool spreads, factors;     /* as in falt_solver: of this plan's solver or of a child's */
+  bool mixes;                /* as in falt_solver: of this plan's solver or of a child's */
   bool splits;              /* it, or a child, multiplies numbers in parts: a result with an infinite term may be NaN */
   falt_alignment alignment; /* of its operands; other operands use its fallback */
   falt_plan *fallback;      /* the same problem, within its workspace, for operands that are not aligned; or NULL */
@@ -83,6 +84,7 @@ struct falt_solver {
   bool spreads; /* zeros or terms are multiplied by elements that an output does not read: NaN is possible if one is not
                  * finite */
   bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */
+  bool mixes;   /* sums all inputs before it takes windows apart: its error is relative to all taps times the largest */
   bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
   /* Solvers that take operands at any address, one of which makes the fallback of each of its plans; NULL: its plans
    * need none. */
@@ -101,7 +103,7 @@ struct falt_ask {
   int depth;                         /* 0 for the caller's problem, 1 for a child of it, ... */
   bool own_gaps;                     /* gaps between the output's rows belong to the parent plan and may be written */
   uint64_t pick;                     /* which child falt_plan_child takes; 0: the cheapest. Verification's alone */
-  bool spreads, factors, splits;     /* of the children; falt_plan_child sets them */
+  bool spreads, factors, mixes, splits; /* of the children; falt_plan_child sets them */
 };
 
 /* Records the reason and returns NULL: return falt_refuse(ask, "the filter is not separable (rank %d)", rank). */

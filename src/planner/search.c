@@ -89,6 +89,7 @@ static falt_plan *answer(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   plan->spreads |= solver->spreads || ask->spreads;
   plan->factors |= solver->factors || ask->factors;
+  plan->mixes |= solver->mixes || ask->mixes;
   plan->splits |= ask->splits;
   return plan;
 }

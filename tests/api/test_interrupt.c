@@ -109,6 +109,9 @@ static const struct {
     {"expand-factors", "correlate h=4000 w=4000 r=63 s=63 factors=2"},
     {"separable-passes-cpu", "correlate h=4000 w=4000 r=1001 s=1001 factors=2"},
     {"separable-passes-cpu", "correlate d=300 h=300 w=300 t=101 r=101 s=101 factors=1"},
+    {"fft", "correlate h=8000 w=8000 r=127 s=127"},
+    {"fft", "correlate w=20000000 s=3000001"},
+    {"fft", "correlate d=300 h=300 w=300 t=31 r=31 s=31 type=f64"},
     {"direct-nhwc", "forward n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
     {"direct-nhwc", "forward c=16384 h=1 w=1 k=8192 r=1 s=1 layout=nhwc"}, /* most of it packs, as in the next */
     {"dgrad-strided", "backward-data c=4096 h=9 w=9 k=2048 r=3 s=3 pad=1"},

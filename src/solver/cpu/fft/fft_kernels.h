@@ -49,9 +49,12 @@ typedef struct falt_fft_lane {
   void (*multiply)(void *re, void *im, const falt_fft_lanes *call);
   /* Transforms groups into a spectrum, times `scale`. */
   void (*spectrum)(const void *re, const void *im, const falt_fft_lanes *call, void *to, double scale);
-  /* The largest magnitude of n elements; NaN if there is one. */
-  double (*largest)(const void *x, int64_t n);
+  /* The largest magnitude that was seen: `seen` is a vector of zeros at first. NaN if there was one. */
+  void (*see)(void *seen, const void *x, int64_t n);
+  double (*largest)(const void *seen);
   void (*scale)(void *x, int64_t n, double factor);
+  /* x*factor rounded to whole numbers, which are below a quarter of the largest that the lane counts. */
+  void (*whole)(void *x, int64_t n, double factor);
 } falt_fft_lane;
 
 /* The kernels of an instruction set, or of the highest one below it that was built. */

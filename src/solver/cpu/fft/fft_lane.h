@@ -230,30 +230,36 @@ static void spectrum(const void *re, const void *im, const falt_fft_lanes *call,
 /* ---- scans */
 
 /* Magnitudes as integers: their order is that of the numbers, and NaN is the largest. */
-static double largest(const void *x, int64_t n) {
+static void see(void *seen, const void *x, int64_t n) {
   const vec_bits magnitude = all_bits((lane_bits)(~(uint64_t)0 >> (65 - FALT_LANE_BITS)));
-  vec_bits most = {0};
-  int64_t i = 0;
-  for (; i + VEC <= n; i += VEC) {
-    const vec_bits bits = (vec_bits)vec_load((const lane *)x + i) & magnitude;
-    const vec_bits more = bits > most;
+  vec_bits most = load_bits(seen);
+  for (int64_t i = 0; i < n; i += VEC) {
+    const vec part = n - i < VEC ? vec_load_part((const lane *)x + i, (int)(n - i)) : vec_load((const lane *)x + i);
+    const vec_bits bits = (vec_bits)part & magnitude, more = bits > most;
     most = (bits & more) | (most & ~more);
   }
-  double found = 0;
-  for (int l = 0; l < VEC; l++) {
-    lane value;
-    memcpy(&value, &(lane_bits){most[l]}, sizeof value);
-    if (!(value <= found)) found = isnan(found) ? found : value;
-  }
-  for (; i < n; i++) {
-    const double value = fabs((double)((const lane *)x)[i]);
-    if (!(value <= found)) found = isnan(found) ? found : value;
-  }
-  return found;
+  memcpy(seen, &most, sizeof most);
+}
+
+static double largest(const void *seen) {
+  lane_bits most = 0;
+  lane value;
+  for (int i = 0; i < VEC; i++) most = ((const lane_bits *)seen)[i] > most ? ((const lane_bits *)seen)[i] : most;
+  memcpy(&value, &most, sizeof value);
+  return (double)value;
 }
 
 static void scale(void *x, int64_t n, double factor) {
   for (int64_t i = 0; i < n; i++) ((lane *)x)[i] *= (lane)factor;
+}
+
+/* Beside this number the neighbours are whole. */
+static void whole(void *x, int64_t n, double factor) {
+  const lane large = FALT_LANE_BITS == 32 ? (lane)0x1.8p23 : (lane)0x1.8p52;
+  for (int64_t i = 0; i < n; i++) {
+    const lane near = ((lane *)x)[i] * (lane)factor + large;
+    ((lane *)x)[i] = near - large;
+  }
 }
 
 #define JOIN_(a, b) a##b
@@ -267,6 +273,8 @@ const falt_fft_lane JOIN(FALT_FFT_LANE, FALT_ISA_SUFFIX) = {
     .inverse = {inverse_2, inverse_3, inverse_4, inverse_5, inverse_8},
     .multiply = multiply,
     .spectrum = spectrum,
+    .see = see,
     .largest = largest,
     .scale = scale,
+    .whole = whole,
 };

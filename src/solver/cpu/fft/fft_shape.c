@@ -75,6 +75,11 @@ void falt_fft_shape_set(falt_fft_shape *shape, const falt_fft_lane *lane, size_t
   shape->group_rows = width / falt_gcd(vectors, width);
   shape->groups = shape->group_rows * vectors / width;
   shape->rows = falt_round_up(size[0] * size[1], shape->group_rows);
+  shape->kept = shape->rows / shape->group_rows * shape->groups;
+  if (!transformed[0] && !transformed[1])
+    shape->kept = shape->groups;
+  else if (!transformed[0] && size[1] % shape->group_rows == 0)
+    shape->kept = size[1] / shape->group_rows * shape->groups;
   shape->pitch = size[2] + (shape->rows > 1 ? line : 0); /* rows that begin in different sets of a cache */
   shape->plane = falt_round_up(shape->rows * shape->pitch, 64 * line) + 33 * line;
   shape->turns = place(shape, (size_t)(shape->groups * 2 * width * lane->turns) * element);
@@ -213,12 +218,12 @@ static void across(const walk *w, char *re, int64_t at, int64_t groups) {
       .groups = groups,
       .places = shape->group_rows > 1 ? (const int32_t *)(const void *)(shape->tables + shape->places) : NULL,
       .twiddles = shape->tables + shape->turns + (size_t)(first * 2 * width * shape->lane->turns) * shape->element,
-      .spectrum = w->factors ? w->factors + (size_t)at * each : NULL};
+      .spectrum = w->factors ? w->factors + (size_t)(at % shape->kept) * each : NULL};
   char *im = re + (size_t)shape->plane * shape->element;
   if (w->factors)
     shape->lane->multiply(re, im, &call);
   else
-    shape->lane->spectrum(re, im, &call, w->to + (size_t)at * each, w->scale);
+    shape->lane->spectrum(re, im, &call, w->to + (size_t)(at % shape->kept) * each, w->scale);
 }
 
 /* A block of one row, `from` being the step that cuts it; `at` counts groups. */
@@ -288,7 +293,7 @@ static void run_planes(const falt_fft_shape *shape, char *re, bool back) {
 }
 
 int64_t falt_fft_spectrum_count(const falt_fft_shape *shape) {
-  return 2 * shape->rows * shape->size[2];
+  return 2 * shape->kept * shape->lane->width * shape->lane->width;
 }
 
 void falt_fft_spectrum(const falt_fft_shape *shape, void *tile, void *spectrum, double scale) {

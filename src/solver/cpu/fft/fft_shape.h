@@ -34,6 +34,7 @@ typedef struct falt_fft_shape {
   int64_t rows, pitch;        /* of a plane; elements between rows */
   int64_t plane;              /* elements from a plane to the next */
   int64_t group_rows, groups; /* rows whose vectors fill whole groups, and these groups */
+  int64_t kept;               /* groups of a spectrum: rows along axes that are not transformed share theirs */
   size_t turns, places;       /* offsets in the tables */
   size_t table_bytes;
   char *tables;
@@ -53,7 +54,8 @@ void falt_fft_shape_free(falt_fft_shape *shape);
 
 /* Elements of a spectrum. */
 int64_t falt_fft_spectrum_count(const falt_fft_shape *shape);
-/* The spectrum of a tile, times `scale`, in the order in which falt_fft_convolve reads it. The tile is used up. */
+/* The spectrum of a tile, times `scale`, in the order in which falt_fft_convolve reads it. The tile is used up. Where
+ * only rows are transformed all of them share one spectrum: each of shape->rows rows holds the same. */
 void falt_fft_spectrum(const falt_fft_shape *shape, void *tile, void *spectrum, double scale);
 /* The tile's cyclic convolution with the filter of that spectrum, times the number of points. */
 void falt_fft_convolve(const falt_fft_shape *shape, void *tile, const void *spectrum);

@@ -201,6 +201,8 @@ static void check_tile(falt_isa isa, size_t element, const int64_t size[3], cons
   }
   double *zeros = calloc((size_t)n, sizeof *zeros);
   load(&t, filter, zeros);
+  for (int64_t y = size[0] * size[1]; !transformed[0] && !transformed[1] && y < t.shape.rows; y++)
+    memcpy(t.memory + (size_t)(y * t.shape.pitch) * element, t.memory, (size_t)size[2] * element);
   falt_fft_spectrum(&t.shape, t.memory, t.spectrum, 1 / points);
   load(&t, re, im);
   falt_fft_convolve(&t.shape, t.memory, t.spectrum);
