@@ -64,10 +64,20 @@ static const char *summing_solver(const falt_problem *p) {
   return !p->factors ? "generic" : taps <= FALT_MOST_EXPANDED_TAPS ? "expand-factors" : "reference";
 }
 
-static falt_status prepare_factored(verification *v, const falt_problem *magnitudes) {
-  FALT_TRY(falt_bench_open(&v->term_magnitudes, magnitudes, 0));
-  falt_bench_fill_magnitudes(&v->term_magnitudes, &v->data, true);
-  return run_by("generic", v->host, magnitudes, &v->term_magnitudes);
+static falt_status prepare_magnitudes(verification *v, falt_bench *bench, const falt_problem *magnitudes,
+                                      falt_measure measure) {
+  FALT_TRY(falt_bench_open(bench, magnitudes, 0));
+  falt_bench_fill_magnitudes(bench, v->problem, &v->expected, measure);
+  return run_by(summing_solver(magnitudes), v->host, magnitudes, bench);
+}
+
+/* The constant, too, is as large as the largest input. */
+static falt_status prepare_mixed(verification *v) {
+  falt_problem magnitudes = magnitude_problem(v->problem);
+  if (v->mixed) return FALT_OK;
+  v->mixed = true;
+  magnitudes.boundary_value = fmax(magnitudes.boundary_value, falt_bench_largest(&v->expected, FALT_INPUT));
+  return prepare_magnitudes(v, &v->mixed_magnitudes, &magnitudes, FALT_MEASURE_MIXED);
 }
 
 /* Magnitudes only widen or narrow the tolerance: a solver that is faster than the reference computes them. */
@@ -78,14 +88,12 @@ static falt_status prepare(verification *v) {
   v->factors = may_be_factored(v->problem);
   falt_bench *const same[] = {&v->data, &v->expected, &v->before, &v->other};
   for (size_t i = 0; i < sizeof same / sizeof *same; i++) FALT_TRY(falt_bench_open(same[i], v->problem, v->seed));
-  FALT_TRY(falt_bench_open(&v->magnitudes, &magnitudes, 0));
   falt_bench_fill(&v->data, v->problem, v->filling, v->seed);
   falt_bench_copy(&v->expected, &v->data);
-  falt_bench_fill_magnitudes(&v->magnitudes, &v->data, false);
   if (v->device->memory) FALT_TRY(falt_mirror_open(&v->mirror, v->device, &v->data));
   FALT_TRY(run_by("reference", v->host, v->problem, &v->expected));
-  FALT_TRY(run_by(summing_solver(&magnitudes), v->host, &magnitudes, &v->magnitudes));
-  return v->factors ? prepare_factored(v, &magnitudes) : FALT_OK;
+  FALT_TRY(prepare_magnitudes(v, &v->magnitudes, &magnitudes, FALT_MEASURE_TERMS));
+  return v->factors ? prepare_magnitudes(v, &v->term_magnitudes, &magnitudes, FALT_MEASURE_FACTORED) : FALT_OK;
 }
 
 /* ---- one plan */
@@ -151,7 +159,8 @@ static void verify_rival(verification *v, const falt_plan *plan) {
   if (!same_bits(v)) note(v, plan, "other bits with another number of threads");
 }
 
-static void verify_plan(verification *v, const falt_plan *plan, const falt_plan *rival, uint64_t *state) {
+static falt_status verify_plan(verification *v, const falt_plan *plan, const falt_plan *rival, uint64_t *state) {
+  if (plan->mixes) FALT_TRY(prepare_mixed(v));
   const falt_manner manner = (falt_manner)falt_random_int(state, 0, FALT_MANNER_COUNT - 1);
   const char *trouble = falt_verify_execute(v, plan, FALT_PLAINLY, FALT_POISON);
   falt_verify_compare(v, plan, verdict_of(v, plan->solver));
@@ -160,6 +169,7 @@ static void verify_plan(verification *v, const falt_plan *plan, const falt_plan 
   falt_bench_copy(&v->before, &v->data);
   verify_again(v, plan, manner);
   if (rival) verify_rival(v, rival);
+  return FALT_OK;
 }
 
 /* ---- all plans */
@@ -200,7 +210,7 @@ static falt_status verify_entry(verification *v, falt_search search[2], falt_ent
   if (is_expected(v, entry->solver, state))
     note(v, entry->plan, falt_bench_intact(&v->expected) ? NULL : "wrote beside a result");
   else
-    verify_plan(v, entry->plan, rival_of(&search[1], entry->solver), state);
+    return verify_plan(v, entry->plan, rival_of(&search[1], entry->solver), state);
   return FALT_OK;
 }
 
@@ -271,7 +281,8 @@ static bool provide_verdicts(verification *v) {
 }
 
 static void close_all(verification *v, falt_device *made[2]) {
-  falt_bench *const benches[] = {&v->data, &v->expected, &v->magnitudes, &v->term_magnitudes, &v->before, &v->other};
+  falt_bench *const benches[] = {&v->data,   &v->expected, &v->magnitudes, &v->term_magnitudes, &v->mixed_magnitudes,
+                                 &v->before, &v->other};
   falt_mirror_close(&v->mirror, v->device);
   for (size_t i = 0; i < sizeof benches / sizeof *benches; i++) falt_bench_close(benches[i]);
   for (int i = 0; i < 2; i++) falt_device_destroy(&made[i]);

@@ -78,9 +78,18 @@ typedef enum falt_filling {
 
 /* Random data for everything that is read; a filter of the problem's rank if it has one. Keeps a copy. */
 void falt_bench_fill(falt_bench *bench, const falt_problem *problem, falt_filling filling, uint64_t seed);
-/* Magnitudes of another bench's data, as f64, at the same elements; 0 for values that are not finite. If `factored`,
- * each tap is the sum of all: only in that measure a filter is close to its terms. */
-void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from, bool factored);
+/* What a result's error is relative to. */
+typedef enum falt_measure {
+  FALT_MEASURE_TERMS,    /* the magnitudes of its products */
+  FALT_MEASURE_FACTORED, /* each tap is the sum of all: a filter is close to its terms in that measure only */
+  FALT_MEASURE_MIXED     /* each input is the largest of all; backward-data, which leaves taps out, also each tap */
+} falt_measure;
+
+/* Magnitudes of another bench's data, as f64, where that one's elements are; 0 for what is not finite. */
+void falt_bench_fill_magnitudes(falt_bench *bench, const falt_problem *problem, const falt_bench *from,
+                                falt_measure measure);
+/* The largest magnitude of an operand's finite elements; 0 of one that is not read. */
+double falt_bench_largest(const falt_bench *bench, falt_operand which);
 
 /* ---- executions */
 
@@ -108,7 +117,9 @@ typedef struct falt_verification {
   falt_filling filling;
   falt_bench data, expected, magnitudes; /* operands; the reference's results; sums of magnitudes */
   falt_bench term_magnitudes;            /* the same for solvers that factor filters */
+  falt_bench mixed_magnitudes;           /* and for those that mix inputs, once one of them was met */
   bool factors;                          /* whether the problem has a filter that they might factor */
+  bool mixed;                            /* whether the magnitudes of mixed inputs are there */
   falt_bench before, other;              /* results of another execution; operands of one that happens beside it */
   falt_verdict *verdicts;                /* one a solver, in the order of solvers */
   char (*troubles)[FALT_TROUBLE];        /* the same; empty: nothing */

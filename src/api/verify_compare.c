@@ -11,10 +11,9 @@
  *   tolerance = (16 + 4 sqrt n) * eps_acc * (L*S + |y|) + plan's own error * L*S + L * underflow
  *             + 2 * eps_out * |y| + smallest number
  *
- * with L a bound of the activation's slope, and underflow_of() below. Integer outputs of integer operands, without a
- * fractional epilogue, must agree to the bit. Other integer outputs may differ by one unit more, because a tie may be
- * rounded in either direction. The S of a solver that transforms inputs of other windows too (`mixes`) is
- * the largest input times the sum of the taps' magnitudes. */
+ * with L a bound of the activation's slope, and underflow_of() below. S has other magnitudes for plans that factor
+ * filters or mix inputs (falt_measure). Integer outputs of integer operands, without a fractional epilogue, must agree
+ * to the bit. Other integer outputs may differ by one unit more, because a tie may be rounded in either direction. */
 
 typedef struct comparison {
   const falt_verification *v;
@@ -22,10 +21,10 @@ typedef struct comparison {
   falt_operand which;
   falt_verdict *verdict;
   double largest;        /* of a result's magnitudes at most, where they are not known one by one */
-  double mixed;          /* the same for solvers that mix inputs; 0: for others */
   double underflow;      /* the possible loss of a sum */
   bool leaves_out;       /* a result that is NaN may be a number */
   bool spreads, factors; /* a number may be none; terms of a filter are summed, not its taps */
+  bool mixes;            /* inputs are summed before windows are taken apart */
   bool splits, hides;    /* a result with an infinite term may be NaN; the reference does not show which have one */
 } comparison;
 
@@ -77,10 +76,12 @@ static double distance(double a, double b) {
 
 /* A max pooling gradient sums contributions of different windows: their magnitudes are not those of |x|'s windows. */
 static double magnitude_at(const comparison *c, int64_t index) {
-  const falt_bench *bench = c->factors && c->v->factors ? &c->v->term_magnitudes : &c->v->magnitudes;
+  const falt_bench *bench = c->mixes                      ? &c->v->mixed_magnitudes
+                            : c->factors && c->v->factors ? &c->v->term_magnitudes
+                                                          : &c->v->magnitudes;
   const falt_guarded *m = &bench->operand[c->which];
   if (c->v->problem->operation == FALT_BACKWARD_MAXPOOL) return c->largest;
-  return fmax(c->mixed, falt_load(falt_guarded_data(m), FALT_F64, index));
+  return falt_load(falt_guarded_data(m), FALT_F64, index);
 }
 
 static void see_largest(void *context, int64_t index) {
@@ -89,26 +90,8 @@ static void see_largest(void *context, int64_t index) {
   c->largest = fmax(c->largest, falt_load(falt_guarded_data(dy), FALT_F64, index));
 }
 
-typedef struct largest {
-  const falt_guarded *of;
-  double value;
-} largest, total;
-
-static void see_magnitude(void *context, int64_t index) {
-  largest *l = context;
-  l->value = fmax(l->value, falt_load(falt_guarded_data(l->of), FALT_F64, index));
-}
-
-static void see_total(void *context, int64_t index) {
-  total *t = context;
-  t->value += falt_load(falt_guarded_data(t->of), FALT_F64, index);
-}
-
-/* The largest magnitude of an operand; 0 of one that is not read. */
 static double largest_of(const falt_verification *v, falt_operand which) {
-  largest l = {.of = &v->magnitudes.operand[which]};
-  if (l.of->used && !l.of->written) falt_tensor_visit(&l.of->tensor, see_magnitude, &l);
-  return l.value;
+  return falt_bench_largest(&v->magnitudes, which);
 }
 
 /* The bound of the operands of a problem's sums. */
@@ -142,36 +125,20 @@ static double underflow_of(const comparison *c) {
   return (double)falt_problem_depth(p) * (lost * scale + of_factor);
 }
 
-/* The largest sum of the magnitudes of a group's taps. */
-static double largest_weight(const falt_verification *v) {
-  const falt_guarded *filter = &v->magnitudes.operand[FALT_FILTER];
-  falt_tensor group = filter->tensor;
-  double most = 0;
-  group.size[FALT_G] = 1;
-  for (int64_t g = 0; g < filter->tensor.size[FALT_G]; g++, group.offset += group.stride[FALT_G]) {
-    total t = {.of = filter};
-    falt_tensor_visit(&group, see_total, &t);
-    most = fmax(most, t.value);
-  }
-  return most;
-}
-
-/* What bounds a result where every input that is transformed beside it adds to its error. */
-static double mixed_magnitude(const falt_verification *v) {
-  const falt_problem *p = v->problem;
-  const double input = largest_of(v, falt_operations[p->operation].factor[0]);
-  return fabs(p->alpha) * fmax(input, fabs(p->boundary_value)) * largest_weight(v) + fabs(p->beta);
-}
+typedef struct elements {
+  const falt_guarded *of;
+  bool finite;
+} elements;
 
 static void see_not_finite(void *context, int64_t index) {
-  largest *l = context;
-  if (!isfinite(falt_load(falt_guarded_data(l->of), l->of->tensor.type, index))) l->value = 1;
+  elements *f = context;
+  f->finite &= isfinite(falt_load(falt_guarded_data(f->of), f->of->tensor.type, index)) != 0;
 }
 
 static bool is_finite(const falt_guarded *operand) {
-  largest l = {.of = operand};
-  if (operand->used && !operand->written) falt_tensor_visit(&operand->tensor, see_not_finite, &l);
-  return l.value == 0;
+  elements f = {operand, true};
+  if (operand->used && !operand->written) falt_tensor_visit(&operand->tensor, see_not_finite, &f);
+  return f.finite;
 }
 
 bool falt_verify_leaves_out(const falt_verification *v) {
@@ -226,11 +193,11 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     const falt_guarded *o = &v->data.operand[i];
     if (!o->used || !o->written) continue;
     comparison c = {.v = v, .plan = plan, .which = (falt_operand)i, .verdict = verdict};
-    if (plan->mixes) c.mixed = mixed_magnitude(v);
     c.underflow = underflow_of(&c);
     c.leaves_out = falt_verify_leaves_out(v);
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && plan->spreads;
     c.factors = (v->factors || v->problem->factors) && plan->factors;
+    c.mixes = plan->mixes;
     c.splits = v->filling == FALT_FILL_NOT_FINITE && plan->splits;
     c.hides = hides_terms(v->problem);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {

@@ -192,11 +192,31 @@ static void add_magnitude(void *context, int64_t index) {
   f->low += magnitude_of(f, index);
 }
 
-void falt_bench_fill_magnitudes(falt_bench *bench, const falt_bench *from, bool factored) {
+static void see_magnitude(void *context, int64_t index) {
+  fill *f = context;
+  f->low = fmax(f->low, magnitude_of(f, index));
+}
+
+double falt_bench_largest(const falt_bench *bench, falt_operand which) {
+  fill f = {.from = &bench->operand[which]};
+  if (f.from->used && !f.from->written) falt_tensor_visit(&f.from->tensor, see_magnitude, &f);
+  return f.low;
+}
+
+/* Which operands have one magnitude everywhere. */
+static bool is_flat(const falt_problem *p, falt_operand which, falt_measure measure) {
+  const bool data = p->operation == FALT_BACKWARD_DATA;
+  return measure == FALT_MEASURE_MIXED &&
+         (which == (data ? FALT_OUTPUT : FALT_INPUT) || (data && which == FALT_FILTER));
+}
+
+void falt_bench_fill_magnitudes(falt_bench *bench, const falt_problem *problem, const falt_bench *from,
+                                falt_measure measure) {
   for (int i = 0; i < FALT_OPERANDS; i++) {
     fill f = {.to = &bench->operand[i], .from = &from->operand[i]};
     if (!f.to->used || f.to->written) continue;
-    if (i == FALT_FILTER && factored) falt_tensor_visit(&f.to->tensor, add_magnitude, &f);
+    if (i == FALT_FILTER && measure == FALT_MEASURE_FACTORED) falt_tensor_visit(&f.to->tensor, add_magnitude, &f);
+    if (is_flat(problem, (falt_operand)i, measure)) f.low = falt_bench_largest(from, (falt_operand)i);
     falt_tensor_visit(&f.to->tensor, put_magnitude, &f);
   }
   falt_bench_keep(bench);
