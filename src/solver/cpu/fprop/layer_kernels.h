@@ -25,7 +25,9 @@ typedef struct falt_layer_jump {
  * for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of them, and b_skip elements;
  * rows are at most what the table says for so many. Jumps move a and b on before a segment, for it and those that
  * follow. Each sum is one chain of multiply-adds in the order s, j, so its bits do not depend on how the work was cut
- * into calls. */
+ * into calls. With `chains` each segment is a chain of its own, and chains are added up: a long sum has a smaller
+ * error.
+ */
 typedef struct falt_layer_product {
   const float *const *a;
   const float *b; /* all of the pitch is readable; faster where it is aligned to a vector */
@@ -39,7 +41,7 @@ typedef struct falt_layer_product {
   int64_t ahead_run, ahead_jump;
   int rows;
   int results; /* of `groups`: columns that one group has, n a multiple of it */
-  bool accumulate;
+  bool accumulate, chains;
 } falt_layer_product;
 
 /* to[j*to_pitch + i] = from[j*from_pitch + i*step] for j < count, i < n; steps and pitches of either sign. Fast where

@@ -53,6 +53,21 @@ FALT_INLINE void fetch_ahead(ahead *a, const falt_layer_product *call) {
   }
 }
 
+/* Adds a chain of multiply-adds to the result of earlier chains and begins the next chain. */
+FALT_INLINE void end_chain(const falt_layer_product *call, const int rows, const int vectors, bool adds,
+                           vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS]) {
+  const int last = (int)call->n - (vectors - 1) * VEC;
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++) {
+      if (adds) sum[m][q] += load_columns(call->out[m], q, vectors, last);
+      store_columns(call->out[m], q, vectors, last, sum[m][q]);
+      sum[m][q] = (vec){0};
+    }
+  }
+}
+
 /* Always inlined with constant rows and vectors, so that the loops over the block unroll. Compilers unroll short loops
  * only, so rows and vectors are separate loops everywhere; otherwise accumulators would not stay in registers. */
 FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
@@ -93,12 +108,9 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
         for (int q = 0; q < vectors; q++) sum[m][q] = vec_madd(sum[m][q], column[q], x);
       }
     }
+    if (call->chains && s + 1 < call->segments) end_chain(call, rows, vectors, s > 0, sum);
   }
-  FALT_UNROLL
-  for (int m = 0; m < rows; m++) {
-    FALT_UNROLL
-    for (int q = 0; q < vectors; q++) store_columns(call->out[m], q, vectors, last, sum[m][q]);
-  }
+  end_chain(call, rows, vectors, call->chains && call->segments > 1, sum);
 }
 
 /* The sizes that the table of blocks needs, for the compiler to know. */

@@ -117,7 +117,8 @@ static void set_product(trial *t) {
                             .b_skip = pick(0, 1) * pick(0, SKIP),
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
                             .rows = pick(1, t->kernels->rows[vectors]),
-                            .accumulate = pick(0, 1)};
+                            .accumulate = pick(0, 1),
+                            .chains = pick(0, 1)};
   choose_segments(t);
   const int64_t segments = c->segments > 0 ? t->at[c->segments - 1] + 1 : 0; /* that are there */
   for (int m = 0; m < c->rows; m++) {
@@ -167,7 +168,8 @@ static float alone(const trial *t, int m, int64_t i, float old) {
                                             .depth = c->depth,
                                             .n = 1,
                                             .rows = 1,
-                                            .accumulate = c->accumulate});
+                                            .accumulate = c->accumulate,
+                                            .chains = c->chains});
   return old;
 }
 
@@ -188,6 +190,23 @@ static void check_product(trial *t) {
       }
     }
   }
+}
+
+/* Of 1 and 16 halves of its last place, the sum in sequence loses all but the 1; chains of 4 halves lose nothing. */
+static void check_chains(const falt_layer_kernels *kernels) {
+  static _Alignas(64) float panel[20 * WIDEST];
+  float row[20], result = 0, *out[1] = {&result};
+  const float *a[5];
+  for (int j = 0; j < 20; j++) panel[j * kernels->width] = j == 0 ? 1 : j < 4 ? 0 : 0x1p-24F;
+  for (int j = 0; j < 20; j++) row[j] = 1;
+  for (int s = 0; s < 5; s++) a[s] = row + 4 * s;
+  falt_layer_product call = {
+      .a = a, .b = panel, .out = out, .a_pitch = 1, .segments = 5, .depth = 4, .n = 1, .rows = 1};
+  kernels->product(&call);
+  assert_true(result == 1);
+  call.chains = true;
+  kernels->product(&call);
+  assert_true(result == 1 + 0x1p-20F);
 }
 
 static void check_products(const falt_layer_kernels *kernels) {
@@ -456,6 +475,7 @@ static void each_table(void (*check)(const falt_layer_kernels *)) {
 static void test_product(void **state) {
   (void)state;
   each_table(check_products);
+  each_table(check_chains);
 }
 static void test_groups(void **state) {
   (void)state;
