@@ -192,23 +192,6 @@ static void check_product(trial *t) {
   }
 }
 
-/* Of 1 and 16 halves of its last place, the sum in sequence loses all but the 1; chains of 4 halves lose nothing. */
-static void check_chains(const falt_layer_kernels *kernels) {
-  static _Alignas(64) float panel[20 * WIDEST];
-  float row[20], result = 0, *out[1] = {&result};
-  const float *a[5];
-  for (int j = 0; j < 20; j++) panel[j * kernels->width] = j == 0 ? 1 : j < 4 ? 0 : 0x1p-24F;
-  for (int j = 0; j < 20; j++) row[j] = 1;
-  for (int s = 0; s < 5; s++) a[s] = row + 4 * s;
-  falt_layer_product call = {
-      .a = a, .b = panel, .out = out, .a_pitch = 1, .segments = 5, .depth = 4, .n = 1, .rows = 1};
-  kernels->product(&call);
-  assert_true(result == 1);
-  call.chains = true;
-  kernels->product(&call);
-  assert_true(result == 1 + 0x1p-20F);
-}
-
 static void check_products(const falt_layer_kernels *kernels) {
   static trial t;
   t.kernels = kernels;
@@ -475,7 +458,6 @@ static void each_table(void (*check)(const falt_layer_kernels *)) {
 static void test_product(void **state) {
   (void)state;
   each_table(check_products);
-  each_table(check_chains);
 }
 static void test_groups(void **state) {
   (void)state;

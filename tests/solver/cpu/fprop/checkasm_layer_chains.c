@@ -1,0 +1,37 @@
+/* Products whose segments are chains of their own, by every instruction set that this machine runs: the error of their
+ * sums. checkasm_layer.c has everything else about products. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include "solver/cpu/fprop/layer_kernels.h"
+
+enum { SEGMENTS = 5, DEPTH = 4, TERMS = SEGMENTS * DEPTH };
+
+/* 1 and 16 halves of its last place: the sum in sequence loses all but the 1, chains of 4 halves lose nothing. */
+static void check_chains(const falt_layer_kernels *kernels) {
+  static _Alignas(64) float panel[TERMS * FALT_LAYER_WIDEST];
+  const float row[DEPTH] = {1, 1, 1, 1}, *a[SEGMENTS] = {row, row, row, row, row};
+  float result = 0, *out[1] = {&result};
+  for (int j = 0; j < TERMS; j++) panel[j * kernels->width] = j == 0 ? 1 : j < DEPTH ? 0 : 0x1p-24F;
+  falt_layer_product call = {
+      .a = a, .b = panel, .out = out, .a_pitch = 1, .segments = SEGMENTS, .depth = DEPTH, .n = 1, .rows = 1};
+  kernels->product(&call);
+  assert_true(result == 1);
+  call.chains = true;
+  kernels->product(&call);
+  assert_true(result == 1 + 0x1p-20F);
+}
+
+static void test_chains(void **state) {
+  (void)state;
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    if (falt_isa_runs((falt_isa)isa)) check_chains(falt_layer_kernels_for((falt_isa)isa));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chains)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
