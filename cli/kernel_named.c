@@ -225,7 +225,8 @@ static bool make_emboss(arguments *a, cli_kernel *kernel, io_error *error) {
 /* Distance of (x, y) from the segment of length 2*half through the origin in direction (c, s). */
 static double segment_distance(double x, double y, double c, double s, double half) {
   double along = fabs(x * c + y * s), across = x * s - y * c;
-  return along > half ? hypot(along - half, across) : fabs(across);
+  const double beyond = along > half ? along - half : 0;
+  return sqrt(beyond * beyond + across * across);
 }
 
 /* A line of LENGTH pixels, ANGLE degrees anticlockwise from the x axis as the picture is seen (y points down). A pixel

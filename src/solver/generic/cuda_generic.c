@@ -147,7 +147,8 @@ static double blocks_seconds(const falt_problem *p, const falt_device *device, d
   const double positions = (double)(falt_tensor_count(y) / (y->size[FALT_G] * y->size[FALT_C]));
   const double rounds = ceil(positions / THREADS), alone = 0.7e-6 + 1.2e-6 * rounds;
   const double blocks = (double)falt_tensor_count(&p->filter) / falt_gpu_about(device->gpu)->multiprocessors;
-  return hypot(alone, blocks * 0.6e-6 + products);
+  const double busy = blocks * 0.6e-6 + products;
+  return sqrt(alone * alone + busy * busy);
 }
 
 static double estimate(const falt_problem *p, const falt_device *device) {

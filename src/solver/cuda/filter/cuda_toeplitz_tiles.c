@@ -127,7 +127,7 @@ static void measure_error(falt_toeplitz *b, const double *values) {
   for (int64_t i = 0; i < count_of(b); i++) {
     split(b, values[i] / b->unit, part);
     const double error = fabs(whole_of(b, part) * b->unit - values[i]);
-    b->error = hypot(b->error, error);
+    b->error = sqrt(b->error * b->error + error * error);
     if (values[i] != 0) b->relative_error = fmax(b->relative_error, error / fabs(values[i]));
   }
 }
