@@ -8,6 +8,7 @@
 #   make gpu-test   hold the CUDA solvers against the reference, on this machine's GPU
 #   make gpu-bench  compare with NPP, CuPy and cuDNN there, filters and layers; JSON lines into bench/results/ (MACHINE=h200)
 #   make quick      build what changed and run the tests of the folders that it is in
+#   make wheel      the Python package with the library inside: dist/faltung-*.whl
 #   make install    PREFIX=/usr/local
 #   make help       this list
 BUILD ?= build
@@ -71,10 +72,15 @@ gpu-bench: all
 	@bench/table $(RECORD)-layers-gpu.jsonl
 	@bench/table --suites $(RECORD)-layers-gpu.jsonl
 
+wheel:
+	@ci/setup wheel
+	@$(MAKE) --no-print-directory all
+	@ci/wheel $(BUILD)
+
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all help quick configure demo test check campaign bench gpu-test gpu-bench install clean
+.PHONY: all help quick configure demo test check campaign bench gpu-test gpu-bench wheel install clean

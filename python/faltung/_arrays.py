@@ -1,0 +1,292 @@
+"""Arrays of numpy, torch, CuPy and JAX as pointers, and new arrays of the same library. Nothing is imported but numpy."""
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._library import SIZES, TYPES
+
+NUMPY_NAMES = ("uint8", "int8", "uint16", "int16", "int32", "float16", "bfloat16", "float32", "float64")
+CODE_OF = {name: code for code, name in enumerate(NUMPY_NAMES)} | {"bool": 0}
+DTYPES = tuple(np.dtype(name) if name != "bfloat16" else None for name in NUMPY_NAMES)
+_addressof, _from_buffer = ctypes.addressof, ctypes.c_char.from_buffer
+_codes: dict[Any, int | None] = {}
+
+
+class View(NamedTuple):
+    """An array's memory. strides count elements; code is None for a type that the library does not have."""
+
+    pointer: int
+    code: int | None
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: int | None  # None: host memory; else the GPU's number
+    owner: Any
+
+
+def code_of(dtype: Any) -> int | None:
+    """The library's type of a numpy dtype, None if it has none (or bytes in the other order)."""
+    try:
+        return _codes[dtype]
+    except KeyError:
+        code = CODE_OF.get(dtype.name) if dtype.isnative else None
+        _codes[dtype] = code
+        return code
+
+
+def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of an array in C order."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def address_of(array: np.ndarray) -> int:
+    """The address of an array's first element; by the buffer protocol, which is the fastest way, where that goes."""
+    try:
+        return _addressof(_from_buffer(array))
+    except (TypeError, ValueError, BufferError):
+        return array.ctypes.data
+
+
+class Numpy:
+    """numpy, and everything that numpy.asarray takes."""
+
+    name = "numpy"
+
+    @staticmethod
+    def view(array: np.ndarray) -> View:
+        """The array's memory; strides that are no multiple of the element's size need a copy first."""
+        code, item = code_of(array.dtype), array.itemsize
+        strides = array.strides
+        if [s for s in strides if s % item]:
+            array = np.ascontiguousarray(array)
+            strides = array.strides
+        return View(address_of(array), code, array.shape, tuple([s // item for s in strides]), None, array)
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], code: int, like: Any) -> np.ndarray:
+        """A new array in C order."""
+        if DTYPES[code] is None:
+            import ml_dtypes
+
+            return np.empty(shape, ml_dtypes.bfloat16)
+        return np.empty(shape, DTYPES[code])
+
+    @staticmethod
+    def cast(array: np.ndarray, code: int) -> np.ndarray:
+        """The array in another type."""
+        return array.astype(DTYPES[code])
+
+    @staticmethod
+    def stream(device: int | None) -> int:
+        """The stream that the library orders its work by."""
+        return 0
+
+    @staticmethod
+    def host(array: Any) -> np.ndarray:
+        """A numpy array of the values."""
+        return np.asarray(array)
+
+    @staticmethod
+    def upload(array: np.ndarray, like: Any) -> Any:
+        """A numpy array as one of the library, on the device of `like`."""
+        return array
+
+    @staticmethod
+    def finish(array: Any, like: Any) -> Any:
+        """What the caller receives for an array from `empty`."""
+        return array
+
+
+class Cupy(Numpy):
+    """CuPy."""
+
+    name = "cupy"
+
+    @staticmethod
+    def view(array: Any) -> View:
+        item = array.itemsize
+        return View(array.data.ptr, code_of(array.dtype), array.shape, tuple([s // item for s in array.strides]),
+                    array.device.id, array)
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], code: int, like: Any) -> Any:
+        cupy = sys.modules["cupy"]
+        with like.device:
+            return cupy.empty(shape, NUMPY_NAMES[code])
+
+    @staticmethod
+    def stream(device: int | None) -> int:
+        return sys.modules["cupy"].cuda.get_current_stream().ptr
+
+    @staticmethod
+    def host(array: Any) -> np.ndarray:
+        return array.get()
+
+    @staticmethod
+    def upload(array: np.ndarray, like: Any) -> Any:
+        with like.device:
+            return sys.modules["cupy"].asarray(array)
+
+
+class Torch(Numpy):
+    """torch."""
+
+    name = "torch"
+    _dtypes: dict[Any, int] = {}
+
+    @classmethod
+    def dtypes(cls) -> dict[Any, int]:
+        """torch's types by ours."""
+        if not cls._dtypes:
+            torch = sys.modules["torch"]
+            names = dict(zip(NUMPY_NAMES, range(9)))
+            names["bool"] = 0
+            cls._dtypes = {getattr(torch, n): c for n, c in names.items() if hasattr(torch, n)}
+        return cls._dtypes
+
+    @classmethod
+    def view(cls, array: Any) -> View:
+        if array.is_cuda:
+            device = array.device.index or 0
+        elif array.device.type == "cpu":
+            device = None
+        else:
+            raise TypeError(f"array: a tensor on {array.device}; only CPUs and NVIDIA GPUs compute")
+        return View(array.data_ptr(), cls.dtypes().get(array.dtype), tuple(array.shape), array.stride(), device, array)
+
+    @classmethod
+    def empty(cls, shape: tuple[int, ...], code: int, like: Any) -> Any:
+        dtype = next(t for t, c in cls.dtypes().items() if c == code)
+        return sys.modules["torch"].empty(shape, dtype=dtype, device=like.device)
+
+    @classmethod
+    def cast(cls, array: Any, code: int) -> Any:
+        return array.to(next(t for t, c in cls.dtypes().items() if c == code))
+
+    @staticmethod
+    def stream(device: int | None) -> int:
+        return sys.modules["torch"].cuda.current_stream(device).cuda_stream if device is not None else 0
+
+    @staticmethod
+    def host(array: Any) -> np.ndarray:
+        return array.detach().cpu().numpy()
+
+    @staticmethod
+    def upload(array: np.ndarray, like: Any) -> Any:
+        return sys.modules["torch"].from_numpy(np.ascontiguousarray(array)).to(like.device)
+
+
+class Jax(Numpy):
+    """JAX: arrays that nobody may write, so results are made by numpy and handed over."""
+
+    name = "jax"
+
+    @staticmethod
+    def view(array: Any) -> View:
+        (device,) = array.devices()
+        if device.platform == "cpu":
+            return Numpy.view(np.asarray(array))
+        array.block_until_ready()
+        return View(array.unsafe_buffer_pointer(), code_of(array.dtype), array.shape, dense(array.shape),
+                    device.local_hardware_id, array)
+
+    @staticmethod
+    def empty(shape: tuple[int, ...], code: int, like: Any) -> Any:
+        (device,) = like.devices()
+        if device.platform == "cpu":
+            return Numpy.empty(shape, code, None)
+        import jax
+
+        return jax.numpy.zeros(shape, NUMPY_NAMES[code], device=device).block_until_ready()
+
+    @staticmethod
+    def upload(array: np.ndarray, like: Any) -> Any:
+        return Jax.finish(array, like)
+
+    @staticmethod
+    def finish(array: Any, like: Any) -> Any:
+        import jax
+
+        return jax.device_put(array, next(iter(like.devices()))) if isinstance(array, np.ndarray) else array
+
+
+class Interface(Numpy):
+    """Arrays of other libraries, by __cuda_array_interface__; results come as CuPy's, if it is there, or fail."""
+
+    name = "interface"
+
+    @staticmethod
+    def wrap(array: Any) -> Any:
+        """The array as one of CuPy or torch."""
+        for name, take in (("cupy", lambda m: m.asarray(array)), ("torch", lambda m: m.as_tensor(array, device="cuda"))):
+            if name in sys.modules:
+                return take(sys.modules[name])
+        raise TypeError("array: has __cuda_array_interface__ alone; import cupy or torch, whose array the result is")
+
+
+_libraries: dict[type, Any] = {np.ndarray: Numpy}
+
+
+def _find(kind: type) -> Any:
+    module = kind.__module__.split(".")[0]
+    if kind is np.ndarray or issubclass(kind, (np.ndarray, np.generic)):
+        return Numpy
+    bases = {base.__module__.split(".")[0]: base.__name__ for base in kind.__mro__}
+    if bases.get("torch") in ("Tensor", "TensorBase") or bases.get("torch") and hasattr(kind, "data_ptr"):
+        return Torch
+    if module == "cupy":
+        return Cupy
+    if module in ("jax", "jaxlib"):
+        return Jax
+    return Interface if hasattr(kind, "__cuda_array_interface__") else None
+
+
+def library_of(array: Any) -> Any:
+    """The array's library: one of the classes above. None for what is no array (lists, numbers)."""
+    kind = type(array)
+    try:
+        return _libraries[kind]
+    except KeyError:
+        library = _libraries[kind] = _find(kind)
+        return library
+
+
+def take(array: Any) -> tuple[Any, Any]:
+    """(library, array) of an argument: as it is, through DLPack, or by numpy.asarray."""
+    library = library_of(array)
+    if library is Interface:
+        array = Interface.wrap(array)
+        library = library_of(array)
+    if library is None:
+        if hasattr(array, "__dlpack__"):
+            array = np.from_dlpack(array)
+        array, library = np.asarray(array), Numpy
+    return library, array
+
+
+def aligned(size: int) -> tuple[int, Any]:
+    """(address, owner) of host memory that 64 divides."""
+    owner = ctypes.create_string_buffer(size + 64)
+    address = ctypes.addressof(owner)
+    return address + (-address) % 64, owner
+
+
+def extent(shape: tuple[int, ...]) -> int:
+    """Number of elements."""
+    return math.prod(shape)
+
+
+def type_name(code: int) -> str:
+    """ "f32", ..."""
+    return TYPES[code]
+
+
+__all__ = ["SIZES", "View", "take", "library_of", "dense", "aligned", "extent", "type_name", "code_of"]
