@@ -80,9 +80,14 @@ class Numpy:
         return np.empty(shape, DTYPES[code])
 
     @staticmethod
-    def cast(array: np.ndarray, code: int) -> np.ndarray:
-        """The array in another type."""
-        return array.astype(DTYPES[code])
+    def type_of(array: Any) -> np.dtype:
+        """The array's element type as numpy's."""
+        return array.dtype
+
+    @staticmethod
+    def cast(array: Any, dtype: np.dtype) -> Any:
+        """The array in another of numpy's types; floats are cut towards zero by integers."""
+        return array if array.dtype == dtype else array.astype(dtype)
 
     @staticmethod
     def stream(device: int | None) -> int:
@@ -168,8 +173,12 @@ class Torch(Numpy):
         return sys.modules["torch"].empty(shape, dtype=dtype, device=like.device)
 
     @classmethod
-    def cast(cls, array: Any, code: int) -> Any:
-        return array.to(next(t for t, c in cls.dtypes().items() if c == code))
+    def type_of(cls, array: Any) -> np.dtype:
+        return np.dtype(str(array.dtype).removeprefix("torch."))
+
+    @classmethod
+    def cast(cls, array: Any, dtype: np.dtype) -> Any:
+        return array.to(getattr(sys.modules["torch"], dtype.name))
 
     @staticmethod
     def stream(device: int | None) -> int:

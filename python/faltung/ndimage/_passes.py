@@ -1,0 +1,173 @@
+"""Filters along one axis, one after the other, as scipy applies them; f32 by one pass over memory."""
+from __future__ import annotations
+
+import functools
+import math
+import numbers
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import _arrays
+from .._filter import Kernel
+from .._library import F64
+from ._arguments import Input
+from ._linear import _run, cut, linear
+
+FUSED_TAPS = 1 << 14
+
+
+class Pass(NamedTuple):
+    """A filter along an axis. divide: the sum is divided by it (means), 0 for other filters."""
+
+    axis: int
+    taps: np.ndarray
+    before: int
+    boundary: int
+    divide: int = 0
+
+    def kernel(self, value: float) -> Kernel:
+        """As a filter of an array."""
+        return Kernel(self.taps, (self.axis,), (self.before,), ((self.boundary, self.boundary),), value)
+
+
+@functools.lru_cache(maxsize=256)
+def _gaussian(sigma: float, order: int, radius: int) -> np.ndarray:
+    x = np.arange(-radius, radius + 1)
+    sigma2 = sigma * sigma
+    bell = np.exp(-0.5 / sigma2 * x**2)
+    bell = bell / bell.sum()
+    if order:
+        # The n-th derivative is a polynomial times the bell: q' - q*x/sigma^2 is the next polynomial.
+        polynomial = np.zeros(order + 1)
+        polynomial[0] = 1
+        step = np.diag(np.arange(1, order + 1), 1) + np.diag(np.ones(order) / -sigma2, -1)
+        for _ in range(order):
+            polynomial = step @ polynomial
+        bell = (x[:, None] ** np.arange(order + 1) @ polynomial) * bell
+    bell = bell[::-1].copy()
+    bell.flags.writeable = False
+    return bell
+
+
+def gaussian(sigma: Any, order: int, truncate: float, radius: Any) -> np.ndarray:
+    """The taps of a Gaussian's derivative, as a correlation takes them."""
+    if radius is None:
+        radius = int(truncate * float(sigma) + 0.5)
+    if not isinstance(radius, numbers.Integral) or radius < 0:
+        raise ValueError("Radius must be a nonnegative integer.")
+    if order < 0:
+        raise ValueError("order must be non-negative")
+    return _gaussian(float(sigma), int(order), int(radius))
+
+
+def single(item: Input, one: Pass, cval: Any) -> Any:
+    """One pass, also of complex numbers."""
+    if item.dtype.kind == "c" or one.taps.dtype.kind == "c":
+        if one.divide:
+            one = one._replace(taps=one.taps / one.divide)
+        return by_parts(item, one.kernel(0.0), cval)
+    return _once(item.library, item.array, item.dtype, one, float(cval), item.out_dtype, item.out)
+
+
+def _once(library: Any, array: Any, dtype: np.dtype, one: Pass, cval: float, out_dtype: np.dtype, into: Any = None) -> Any:
+    kernel = one.kernel(cval)
+    if not one.divide:
+        return linear(library, array, dtype, kernel, out_dtype, into)
+    if out_dtype.kind == "f":
+        if dtype.name == out_dtype.name == "float32":
+            return linear(library, array, dtype, kernel._replace(alpha=1.0 / one.divide), out_dtype, into)
+        sums = linear(library, array, dtype, kernel, np.dtype(np.float64))
+        return library.cast(sums / float(one.divide), out_dtype)
+    if 0 in array.shape:
+        return library.cast(array, out_dtype)
+    wide = array if dtype.name in _arrays.CODE_OF and dtype.kind != "b" else library.cast(array, np.dtype(np.float64))
+    sums = _run(library, wide, kernel, np.float64, tuple(array.shape), F64, None, None)
+    return cut(library, sums / float(one.divide), out_dtype)
+
+
+def chain(item: Input, passes: list[Pass], cval: Any) -> Any:
+    """Pass after pass, with the output's type between them."""
+    if not passes:
+        return item.library.cast(item.array, item.out_dtype) if item.out is None else item.array
+    if item.dtype.kind == "c":
+        return _chain_by_parts(item, passes, cval)
+    cval = float(cval)
+    fused = _fused(item, passes, cval)
+    if fused is not None:
+        return linear(item.library, item.array, item.dtype, fused, item.out_dtype, item.out)
+    array, dtype = item.array, item.dtype
+    for one in passes:
+        array, dtype = _once(item.library, array, dtype, one, cval, item.out_dtype), item.out_dtype
+    return array
+
+
+def _fused(item: Input, passes: list[Pass], cval: float) -> Kernel | None:
+    """The passes on f32 as one separable filter, where the constant beyond is 0. Passes on f64 stay apart: their
+    result is the passes' own, bit for bit."""
+    if not 1 < len(passes) <= 3 or not item.dtype.name == item.out_dtype.name == "float32":
+        return None
+    if cval and any(p.boundary == 0 for p in passes) or math.prod(p.taps.size for p in passes) > FUSED_TAPS:
+        return None
+    passes = sorted(passes)
+    taps = functools.reduce(np.multiply.outer, [p.taps for p in passes])
+    alpha = 1.0 / math.prod(p.divide or 1 for p in passes)
+    return Kernel(taps, tuple(p.axis for p in passes), tuple(p.before for p in passes),
+                  tuple((p.boundary, p.boundary) for p in passes), cval, alpha=alpha, rank=1)
+
+
+def _parts(item: Input, function: Any) -> Any:
+    """A complex array whose parts a function of (part, part's type) computes from the input's."""
+    part = np.dtype(np.float32 if item.out_dtype.itemsize == 8 else np.float64)
+    real, imag = function(item.array.real, item.array.imag, part)
+    return real + imag * 1j if not isinstance(real, np.ndarray) else _joined(real, imag, item.out_dtype)
+
+
+def _joined(real: np.ndarray, imag: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    result = np.empty(real.shape, dtype)
+    result.real, result.imag = real, imag
+    return result
+
+
+def _chain_by_parts(item: Input, passes: list[Pass], cval: Any) -> Any:
+    def both(real: Any, imag: Any, part: np.dtype) -> tuple:
+        for one in passes:
+            dtype = item.library.type_of(real)
+            real = _once(item.library, real, dtype, one, float(np.real(cval)), part)
+            imag = _once(item.library, imag, dtype, one, float(np.imag(cval)), part)
+        return real, imag
+
+    return _parts(item, both)
+
+
+def check_constant(item: Input, cval: Any) -> None:
+    """Only complex arrays go on with complex numbers."""
+    if item.dtype.kind != "c" and np.iscomplexobj(cval):
+        raise ValueError("Cannot provide a complex-valued cval when the input is real.")
+
+
+def by_parts(item: Input, kernel: Kernel, cval: Any) -> Any:
+    """A filter of complex numbers: of their parts, by the parts of the taps."""
+    taps, complex_input = kernel.taps, item.dtype.kind == "c"
+    part = np.dtype(np.float32 if item.out_dtype.itemsize == 8 else np.float64)
+
+    def of(array: Any, weights: np.ndarray, value: Any) -> Any:
+        one = kernel._replace(taps=np.asarray(weights, np.float64), value=float(value))
+        return linear(item.library, array, item.library.type_of(array), one, part)
+
+    if not complex_input:
+        return _joined(of(item.array, taps.real, cval), of(item.array, taps.imag, cval), item.out_dtype)
+    real, imag, low, high = item.array.real, item.array.imag, np.real(cval), np.imag(cval)
+    if taps.dtype.kind != "c":
+        return _joined(of(real, taps, low), of(imag, taps, high), item.out_dtype)
+    return _joined(of(real, taps.real, low) - of(imag, taps.imag, high), of(real, taps.imag, low) + of(imag, taps.real, high),
+                   item.out_dtype)
+
+
+def root(item: Input, squares: Any) -> Any:
+    """Square roots in the output's type."""
+    if isinstance(squares, np.ndarray):
+        result = np.empty_like(squares)
+        with np.errstate(invalid="ignore"):
+            return np.sqrt(squares, result, casting="unsafe")
+    return item.library.cast(squares**0.5, item.out_dtype)

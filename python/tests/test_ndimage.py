@@ -1,0 +1,143 @@
+"""faltung.ndimage beside scipy.ndimage on random arrays: types, boundaries, axes, outputs."""
+import inspect
+
+import numpy as np
+import pytest
+import scipy.ndimage as theirs
+
+from faltung import ndimage as ours
+
+MODES = ["reflect", "constant", "nearest", "mirror", "wrap", "grid-mirror", "grid-constant", "grid-wrap"]
+TYPES = ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16"]
+CALLS = {
+    "correlate": lambda m, x, k: m.correlate(x, WEIGHTS[: x.ndim and 3], **k),
+    "convolve": lambda m, x, k: m.convolve(x, WEIGHTS, **k),
+    "correlate1d": lambda m, x, k: m.correlate1d(x, [1.5, -2, 0.25, 3], axis=0, **k),
+    "convolve1d": lambda m, x, k: m.convolve1d(x, [1, -2, 1], origin=1, **k),
+    "gaussian_filter": lambda m, x, k: m.gaussian_filter(x, [1.2, 0.7], **k),
+    "gaussian order": lambda m, x, k: m.gaussian_filter(x, 1.1, order=[1, 2], radius=3, **k),
+    "gaussian_filter1d": lambda m, x, k: m.gaussian_filter1d(x, 1.3, **k),
+    "uniform_filter": lambda m, x, k: m.uniform_filter(x, [3, 4], origin=[1, -1], **k),
+    "uniform_filter1d": lambda m, x, k: m.uniform_filter1d(x, 5, axis=0, **k),
+    "sobel": lambda m, x, k: m.sobel(x, axis=0, **k),
+    "prewitt": lambda m, x, k: m.prewitt(x, **k),
+    "laplace": lambda m, x, k: m.laplace(x, **k),
+    "gaussian_laplace": lambda m, x, k: m.gaussian_laplace(x, 1.0, **k),
+    "gaussian_gradient_magnitude": lambda m, x, k: m.gaussian_gradient_magnitude(x, 1.0, **k),
+}
+WEIGHTS = np.array([[1, 0.5, -2], [0.25, 3, 1], [1, -1, 0.125]])
+
+
+def image(random, dtype):
+    x = random.integers(0, 2 if dtype == "bool" else 100, (13, 17))
+    return (x + 1j * x[::-1]).astype(dtype) if dtype[0] == "c" else x.astype(dtype)
+
+
+def same(got, want):
+    assert got.dtype == want.dtype and got.shape == want.shape
+    if want.dtype.kind in "biu":
+        assert np.array_equal(got, want)
+    else:
+        size = 1e-5 if want.dtype in (np.float32, np.complex64) else 1e-13
+        assert np.allclose(got, want, rtol=size, atol=size * 2000)
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("dtype", TYPES)
+def test_values_and_types(random, call, dtype):
+    """Every type; integers are scipy's exactly, also where a sum lies at an integer."""
+    x = image(random, dtype)
+    if dtype == "bool" and call in ("laplace", "gaussian_laplace", "gaussian_gradient_magnitude"):
+        x = x.astype("u1")
+    same(CALLS[call](ours, x, {}), CALLS[call](theirs, x, {}))
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("mode", MODES)
+def test_modes_and_outputs(random, call, mode):
+    x = image(random, "u1")
+    for options in ({"mode": mode, "cval": 7}, {"mode": mode, "output": np.float64}, {"mode": mode, "output": "i4"}):
+        same(CALLS[call](ours, x, options), CALLS[call](theirs, x, options))
+    given, wanted = np.empty(x.shape, "f4"), np.empty(x.shape, "f4")
+    assert CALLS[call](ours, x, {"output": given}) is given
+    CALLS[call](theirs, x, {"output": wanted})
+    same(given, wanted)
+
+
+def test_constants_where_sums_are_cut():
+    """A constant image: the sum of a Gaussian's taps is 1 but for rounding, which decides what is left after cutting."""
+    for value in (1, 3, 7, 10, 100, 255):
+        x = np.full((20, 21), value, np.uint8)
+        for sigma in (0.5, 1, 1.7, 2, 3.1):
+            assert np.array_equal(ours.gaussian_filter(x, sigma), theirs.gaussian_filter(x, sigma))
+            assert np.array_equal(ours.gaussian_filter(x, sigma, mode="constant"),
+                                  theirs.gaussian_filter(x, sigma, mode="constant"))
+        w = np.full((3, 3), 1 / 9)
+        assert np.array_equal(ours.correlate(x, w, mode="wrap"), theirs.correlate(x, w, mode="wrap"))
+
+
+@pytest.mark.parametrize("shape", [(6, 5, 4), (3, 4, 5, 6), (3, 2, 4, 3, 5)])
+def test_more_axes(random, shape):
+    x = random.random(shape)
+    w = random.random((2, 3, 2, 1, 3)[: len(shape)])
+    for mode in ("reflect", "constant", "wrap"):
+        same(ours.correlate(x, w, mode=mode, cval=2), theirs.correlate(x, w, mode=mode, cval=2))
+        same(ours.gaussian_filter(x, 1, mode=mode, axes=(0, -1)), theirs.gaussian_filter(x, 1, mode=mode, axes=(0, -1)))
+
+
+def test_filters_larger_than_arrays(random):
+    x, w = random.random((3, 2)), random.random((9, 12))
+    for mode in MODES:
+        same(ours.convolve(x, w, mode=mode), theirs.convolve(x, w, mode=mode))
+        same(ours.uniform_filter1d(x, 11, axis=0, mode=mode), theirs.uniform_filter1d(x, 11, axis=0, mode=mode))
+
+
+def test_odd_arrays(random):
+    """Non-contiguous, reversed, Fortran-ordered, big-endian, read-only and empty arrays; overlapping outputs."""
+    x = random.random((20, 24))
+    x.flags.writeable = False
+    for view in (x[::2, 1::3], x[::-1, ::-1], x.T, np.asfortranarray(x), x.astype(">f4"), x.astype(">i2"), x[:0], x[:, :0]):
+        same(ours.gaussian_filter(view, 1), theirs.gaussian_filter(view, 1))
+        same(ours.correlate(view, WEIGHTS), theirs.correlate(view, WEIGHTS))
+    for function in ("uniform_filter", "sobel", "laplace"):
+        a, b = np.array(x), np.array(x)
+        getattr(ours, function)(a, output=a)
+        getattr(theirs, function)(b, output=b)
+        if function == "uniform_filter":
+            same(a, b)
+    a, b = np.array(x), np.array(x)
+    same(ours.correlate(a, WEIGHTS, output=a), theirs.correlate(b, WEIGHTS, output=b))
+
+
+@pytest.mark.parametrize("call", [
+    lambda m: m.correlate(np.ones((3, 3)), np.ones(3)),
+    lambda m: m.correlate(np.ones((3, 3)), np.ones((0, 3))),
+    lambda m: m.correlate1d(np.ones(3), []),
+    lambda m: m.correlate1d(np.ones(3), [1, 2], axis=1),
+    lambda m: m.correlate1d(np.ones(3), [1, 2], origin=2),
+    lambda m: m.correlate1d(np.ones(3), [1, 2], mode="nothing"),
+    lambda m: m.correlate(np.ones((3, 3)), np.ones((2, 2)), origin=(0, 1)),
+    lambda m: m.correlate(np.ones(3), np.ones(2), mode=["wrap"]),
+    lambda m: m.gaussian_filter(np.ones((3, 3)), [1, 2, 3]),
+    lambda m: m.gaussian_filter(np.ones(3), 1, order=-1),
+    lambda m: m.gaussian_filter(np.ones(3), 1, radius=-1),
+    lambda m: m.gaussian_filter(np.ones(3), 1, axes=3),
+    lambda m: m.gaussian_filter(np.ones((3, 3)), 1, axes=(0, 0)),
+    lambda m: m.uniform_filter1d(np.ones(3), 0),
+    lambda m: m.uniform_filter1d(np.ones(3), 3, origin=2),
+    lambda m: m.sobel(np.ones(3), output=np.ones(4)),
+    lambda m: m.sobel(np.array([object()])),
+    lambda m: m.sobel(np.ones(3, "f2")),
+    lambda m: m.correlate(np.ones(3), [1j], cval=1j),
+])
+def test_errors_are_scipy_s(call):
+    with pytest.raises(Exception) as want:  # noqa: B017, PT011
+        call(theirs)
+    with pytest.raises(type(want.value)):
+        call(ours)
+
+
+def test_signatures():
+    for name in ours.__all__:
+        a, b = (inspect.signature(getattr(m, name)).parameters.values() for m in (ours, theirs))
+        assert [(p.name, p.default, p.kind) for p in a] == [(p.name, p.default, p.kind) for p in b], name
