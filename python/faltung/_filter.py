@@ -19,6 +19,7 @@ from ._problem import Problem
 from ._settings import current
 
 KEPT_BYTES = 4096  # filters up to this size are the cache's key themselves, larger ones by their digest
+KNOWN_BYTES = 1 << 16  # larger filters of a CPU's plan come with each execution: the cache does not keep them
 FEW_CHANNELS = 16
 
 
@@ -51,14 +52,16 @@ class _Pieces(NamedTuple):
 def run(library: Any, source: View, target: View, kernel: Kernel) -> None:
     """Filters source into target, whose sizes say how many outputs there are along each axis."""
     taps = kernel.taps
-    data = taps.tobytes() if taps.nbytes <= KEPT_BYTES else _digest(taps)
+    given = taps.nbytes > KNOWN_BYTES and source.device is None
+    data = None if given else taps.tobytes() if taps.nbytes <= KEPT_BYTES else _digest(taps)
     settings = current.get()
     key = (source[1:5], target[1:5], taps.dtype.char, taps.shape, data, kernel[1:], settings)
-    pieces = cache.get(key, lambda: _plan(source, target, kernel, settings))
+    pieces = cache.get(key, lambda: _plan(source, target, kernel, settings, given))
     plan = pieces.plan
     if plan.device.kind == "cpu":
+        filter_ = taps.ctypes.data if given else None
         for a, b in pieces.offsets:
-            plan.run(source.pointer + a, None, target.pointer + b)
+            plan.run(source.pointer + a, filter_, target.pointer + b)
         return
     stream, workspace = plan._place(library, target.owner)
     for a, b in pieces.offsets:
@@ -72,7 +75,7 @@ def _digest(taps: np.ndarray) -> bytes:
     return hashlib.blake2b(taps).digest()
 
 
-def _plan(source: View, target: View, kernel: Kernel, settings: Any) -> _Pieces:
+def _plan(source: View, target: View, kernel: Kernel, settings: Any, given: bool) -> _Pieces:
     """Describes the filter as a problem and plans it."""
     space, batch, loops = _roles(source, target, kernel)
     problem = ProblemStruct()
@@ -100,7 +103,7 @@ def _plan(source: View, target: View, kernel: Kernel, settings: Any) -> _Pieces:
             falt_axis.pad[1] = (target.shape[axis] - 1) * falt_axis.stride + reach - source.shape[axis]
     problem.accumulator = _accumulator(source.code, taps_code, target.code)
     device = device_of(settings, source)
-    plan = Plan(device, Problem(problem, settings.budget()), kernel.taps.ctypes.data)
+    plan = Plan(device, Problem(problem, settings.budget()), None if given else kernel.taps.ctypes.data)
     return _Pieces(plan, _offsets(source, target, loops, offsets))
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
-_MODULES = ("ndimage",)
+_MODULES = ("ndimage", "signal")
 _replaced: list[tuple[Any, str, Any]] = []  # module, name, original
 
 

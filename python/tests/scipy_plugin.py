@@ -14,6 +14,7 @@ from faltung import _patch
 
 EXCLUDED = os.path.join(os.path.dirname(__file__), "scipy_excluded.txt")
 table = {}
+inner = {}
 counts = collections.Counter()
 
 
@@ -60,6 +61,7 @@ def pytest_collection_modifyitems(config, items):
                 item.callspec.params[key] = ours(value)
 
 
+    inner.update((inspect.unwrap(f), g) for f, g in table.items())
     _patch.patch()
     _patch_tests()
     _forbid()
@@ -72,20 +74,21 @@ def _forbid():
         raise AssertionError("scipy's own function was called")
 
     for function in table:
-        inner = inspect.unwrap(function)
-        if not inner.__code__.co_freevars:
-            inner.__code__ = forbidden.__code__
+        body = inspect.unwrap(function)
+        if inspect.isfunction(body) and not body.__code__.co_freevars:
+            body.__code__ = forbidden.__code__
 
 
 def _patch_tests():
-    """Names that the tests' modules imported."""
+    """Names that the tests' modules imported, and those by which scipy's other functions call these."""
     for name, module in list(sys.modules.items()):
-        if name.startswith("scipy.") and ".tests." in name:
+        if name.startswith(("scipy.signal.", "scipy.ndimage.")):
             for key, value in list(vars(module).items()):
                 replacement = ours(value) if callable(value) else value
+                if replacement is value and inspect.isfunction(value):
+                    replacement = inner.get(value, value)
                 if replacement is not value:
                     setattr(module, key, replacement)
-                    _patch._replaced.append((module, key, value))
 
 
 def pytest_configure(config):

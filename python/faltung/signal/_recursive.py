@@ -1,0 +1,110 @@
+"""lfilter: FIR filters by the library; recursive ones in blocks, by matrices that step the filter's state."""
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ._convolution import part
+
+BLOCK = 64
+
+
+def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
+    """Filters along an axis with the coefficients b and a; as scipy.signal.lfilter.
+
+    a of one element: an FIR filter, by the library. More elements: the feedback is computed by numpy, a block of
+    samples at a time. zi: the initial state; the final one is then returned, too.
+
+    >>> from faltung import signal
+    >>> signal.lfilter([0.5, 0.5], 1, [2.0, 4.0, 6.0])
+    array([1., 3., 5.])
+    """
+    b, a, x = np.atleast_1d(b), np.atleast_1d(a), np.asarray(x)
+    for name, value in (("b", b), ("a", a)):
+        if value.ndim != 1 or value.size == 0:
+            raise ValueError(f"Parameter {name} is not a non-empty 1d array, since {name}.shape={value.shape}!")
+    if x.ndim == 0:
+        raise ValueError("x must be at least 1-D")
+    zi = None if zi is None else np.asarray(zi)
+    dtype = np.result_type(b, a, x, *([] if zi is None else [zi]))
+    if dtype.char not in "fdgFDGO":
+        raise NotImplementedError(f"Parameter's dtypes produced result type '{dtype}', which is not supported!")
+    axis = range(x.ndim)[axis]
+    order = max(len(a), len(b)) - 1
+    state = _state(zi, x, axis, order)
+    first = a[0] if dtype.kind == "O" else np.asarray(a, dtype)[0]
+    if first == 0 and len(a) > 1:
+        raise ValueError("a[0] is 0; no filter has such coefficients")
+    b, a = np.asarray(b, dtype) / first, np.asarray(a, dtype) / first
+    lines = np.moveaxis(np.asarray(x, dtype), axis, -1)
+    state = None if state is None else np.moveaxis(state, axis, -1)
+    out, final = (_forward if len(a) == 1 else _feedback)(b, a, lines, state, order)
+    out = np.ascontiguousarray(np.moveaxis(out, -1, axis), dtype)
+    return out if zi is None else (out, np.ascontiguousarray(np.moveaxis(final, -1, axis), dtype))
+
+
+def _state(zi: np.ndarray | None, x: np.ndarray, axis: int, order: int) -> np.ndarray | None:
+    """The initial state of every line; axes of one element are repeated."""
+    if zi is None:
+        return None
+    if zi.ndim != x.ndim:
+        raise ValueError(f"Dimensions of parameters x and zi must match, but x.ndim={x.ndim}, zi.ndim={zi.ndim}!")
+    shape = tuple(order if i == axis else n for i, n in enumerate(x.shape))
+    for i, (n, m) in enumerate(zip(zi.shape, shape)):
+        if n != m and (i == axis or n != 1):
+            raise ValueError(f"Unexpected shape for parameter zi: expected {shape}, found {zi.shape}.")
+    return np.broadcast_to(zi, shape)
+
+
+def _forward(b: np.ndarray, a: np.ndarray, x: np.ndarray, state: Any, order: int) -> tuple:
+    """The full convolution: its beginning is the result, its end the state."""
+    taps = b.reshape((1,) * (x.ndim - 1) + b.shape)
+    size = (*x.shape[:-1], x.shape[-1] + len(b) - 1)
+    full = part(x, taps, (0,) * x.ndim, size) if x.size else np.zeros(size, x.dtype)
+    if state is not None:
+        full[..., : state.shape[-1]] += state
+    return full[..., : x.shape[-1]], full[..., x.shape[-1]:]
+
+
+def _feedback(b: np.ndarray, a: np.ndarray, x: np.ndarray, state: Any, order: int) -> tuple:
+    """Direct form II transposed, all lines at once."""
+    b, a = (np.concatenate([c, np.zeros(order + 1 - len(c), c.dtype)]) for c in (b, a))
+    count = math.prod(x.shape[:-1])
+    lines = x.reshape(count, x.shape[-1])
+    held = np.zeros((count, order), x.dtype)
+    if state is not None:
+        held[...] = np.asarray(state).reshape(count, order)
+    steps = _blocks if x.dtype.char in "fdFD" and lines.shape[1] >= 2 * BLOCK else _samples
+    out, held = steps(b, a, lines, held)
+    return out.reshape(x.shape), held.reshape(*x.shape[:-1], order)
+
+
+def _samples(b: np.ndarray, a: np.ndarray, x: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Sample after sample: (results, states), lines first."""
+    out = np.empty(x.shape, x.dtype)
+    z = np.concatenate([held.T, np.zeros((1, x.shape[0]), x.dtype)])
+    for i in range(x.shape[1]):
+        now = x[:, i]
+        out[:, i] = y = b[0] * now + z[0]
+        z[:-1] = z[1:] + np.multiply.outer(b[1:], now) - np.multiply.outer(a[1:], y)
+    return out, z[:-1].T
+
+
+def _blocks(b: np.ndarray, a: np.ndarray, x: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A block of samples and the state make, by one matrix, a block of results and the next state."""
+    wide = np.complex128 if x.dtype.kind == "c" else np.float64
+    b, a, order = b.astype(wide), a.astype(wide), held.shape[1]
+    units = np.eye(BLOCK + order, dtype=wide)
+    matrix = np.concatenate(_samples(b, a, units[:, :BLOCK], units[:, BLOCK:]), axis=1)
+    out = np.empty(x.shape, x.dtype)
+    whole = x.shape[1] // BLOCK * BLOCK
+    row = np.empty((x.shape[0], BLOCK + order), wide)
+    row[:, BLOCK:] = held
+    for i in range(0, whole, BLOCK):
+        row[:, :BLOCK] = x[:, i: i + BLOCK]
+        row = row @ matrix
+        out[:, i: i + BLOCK] = row[:, :BLOCK]
+    out[:, whole:], held = _samples(b, a, x[:, whole:].astype(wide), row[:, BLOCK:])
+    return out, held
