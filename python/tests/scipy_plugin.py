@@ -41,7 +41,7 @@ def names_ours(item):
     if any(ours(v) is not v and ours(v) != v for v in values):
         return True
     source = inspect.getsource(item.function)
-    return any(f.__name__ + "(" in source or f.__name__ + "," in source for f in table)
+    return any(f.__name__ + end in source for f in table for end in "(,)")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -1,6 +1,7 @@
 """lfilter: FIR filters by the library; recursive ones in blocks, by matrices that step the filter's state."""
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -92,19 +93,22 @@ def _samples(b: np.ndarray, a: np.ndarray, x: np.ndarray, held: np.ndarray) -> t
     return out, z[:-1].T
 
 
+@functools.lru_cache(maxsize=64)
+def _matrix(b: bytes, a: bytes, dtype: type, count: int) -> np.ndarray:
+    """What `count` samples and the state become: results and the next state."""
+    taps, feedback = np.frombuffer(b, dtype), np.frombuffer(a, dtype)
+    units = np.eye(count + len(b) // np.dtype(dtype).itemsize - 1, dtype=dtype)
+    return np.concatenate(_samples(taps, feedback, units[:, :count], units[:, count:]), axis=1)
+
+
 def _blocks(b: np.ndarray, a: np.ndarray, x: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """A block of samples and the state make, by one matrix, a block of results and the next state."""
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
-    b, a, order = b.astype(wide), a.astype(wide), held.shape[1]
-    units = np.eye(BLOCK + order, dtype=wide)
-    matrix = np.concatenate(_samples(b, a, units[:, :BLOCK], units[:, BLOCK:]), axis=1)
+    names = b.astype(wide).tobytes(), a.astype(wide).tobytes(), wide
     out = np.empty(x.shape, x.dtype)
-    whole = x.shape[1] // BLOCK * BLOCK
-    row = np.empty((x.shape[0], BLOCK + order), wide)
-    row[:, BLOCK:] = held
-    for i in range(0, whole, BLOCK):
-        row[:, :BLOCK] = x[:, i: i + BLOCK]
-        row = row @ matrix
-        out[:, i: i + BLOCK] = row[:, :BLOCK]
-    out[:, whole:], held = _samples(b, a, x[:, whole:].astype(wide), row[:, BLOCK:])
+    for i in range(0, x.shape[1], BLOCK):
+        block = x[:, i: i + BLOCK]
+        count = block.shape[1]
+        row = np.concatenate([block, held], axis=1, dtype=wide) @ _matrix(*names, count)
+        out[:, i: i + count], held = row[:, :count], row[:, count:]
     return out, held

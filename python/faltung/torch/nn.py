@@ -1,0 +1,80 @@
+"""Modules with torch's parameters and state: torch.nn's classes, whose forward is faltung's."""
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from faltung import torch as functional
+
+__all__ = ["AvgPool1d", "AvgPool2d", "AvgPool3d", "Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d",
+           "ConvTranspose3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "replace"]
+
+
+def _conv(name: str, function: Any) -> type:
+    def _conv_forward(self: Any, input: torch.Tensor, weight: torch.Tensor, bias: Any) -> torch.Tensor:
+        return function(input, weight, bias, self.stride, self.padding, self.dilation, self.groups,
+                        padding_mode=self.padding_mode)
+
+    base = getattr(torch.nn, name)
+    return type(name, (base,), {"_conv_forward": _conv_forward, "__module__": __name__,
+                                "__doc__": f"torch.nn.{name}; padding modes make no copy."})
+
+
+def _transposed(name: str, function: Any, space: int) -> type:
+    def forward(self: Any, input: torch.Tensor, output_size: Any = None) -> torch.Tensor:
+        more = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, space, self.dilation)
+        return function(input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
+
+    base = getattr(torch.nn, name)
+    return type(name, (base,), {"forward": forward, "__module__": __name__, "__doc__": f"torch.nn.{name}."})
+
+
+def _max(name: str, function: Any) -> type:
+    def forward(self: Any, input: torch.Tensor) -> torch.Tensor:
+        if self.return_indices:
+            return super(made, self).forward(input)
+        return function(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
+
+    made = type(name, (getattr(torch.nn, name),), {"forward": forward, "__module__": __name__,
+                                                   "__doc__": f"torch.nn.{name}."})
+    return made
+
+
+def _avg(name: str, function: Any) -> type:
+    def forward(self: Any, input: torch.Tensor) -> torch.Tensor:
+        override = getattr(self, "divisor_override", None)
+        more = () if override is None else (override,)
+        return function(input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, *more)
+
+    return type(name, (getattr(torch.nn, name),), {"forward": forward, "__module__": __name__,
+                                                   "__doc__": f"torch.nn.{name}."})
+
+
+Conv1d = _conv("Conv1d", functional.conv1d)
+Conv2d = _conv("Conv2d", functional.conv2d)
+Conv3d = _conv("Conv3d", functional.conv3d)
+ConvTranspose1d = _transposed("ConvTranspose1d", functional.conv_transpose1d, 1)
+ConvTranspose2d = _transposed("ConvTranspose2d", functional.conv_transpose2d, 2)
+ConvTranspose3d = _transposed("ConvTranspose3d", functional.conv_transpose3d, 3)
+MaxPool1d = _max("MaxPool1d", functional.max_pool1d)
+MaxPool2d = _max("MaxPool2d", functional.max_pool2d)
+MaxPool3d = _max("MaxPool3d", functional.max_pool3d)
+AvgPool1d = _avg("AvgPool1d", functional.avg_pool1d)
+AvgPool2d = _avg("AvgPool2d", functional.avg_pool2d)
+AvgPool3d = _avg("AvgPool3d", functional.avg_pool3d)
+
+
+def replace(model: torch.nn.Module) -> list[str]:
+    """Makes the convolutions and pools of a model faltung's, in place; parameters stay. Returns the modules' names.
+
+    >>> import torch
+    >>> from faltung.torch import nn
+    >>> nn.replace(torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU()))
+    ['0']
+    """
+    classes = {getattr(torch.nn, name): globals()[name] for name in __all__ if name != "replace"}
+    found = [(name, module) for name, module in model.named_modules() if type(module) in classes]
+    for _, module in found:
+        module.__class__ = classes[type(module)]
+    return [name for name, _ in found]
