@@ -10,6 +10,7 @@ from . import _arrays
 from ._errors import InvalidArgument
 from ._filter import Kernel, apply, run, trim
 from ._library import BOUNDARIES, F64, S32, TYPES, lib
+from ._quick import quick
 
 Boundary = str | Sequence[Any]
 
@@ -24,6 +25,7 @@ def library_version() -> str:
     return lib.falt_version().decode()
 
 
+@quick
 def correlate(x: Any, taps: Any, *, axes: Sequence[int] | None = None, mode: str = "same",
               boundary: Boundary = "constant", value: float = 0.0, anchor: int | Sequence[int] | None = None,
               stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1, alpha: float = 1.0, beta: float = 0.0,
@@ -45,6 +47,7 @@ def correlate(x: Any, taps: Any, *, axes: Sequence[int] | None = None, mode: str
     return _filter(x, taps, False, axes, mode, boundary, value, anchor, stride, dilation, alpha, beta, out_type, out)
 
 
+@quick
 def convolve(x: Any, taps: Any, *, axes: Sequence[int] | None = None, mode: str = "same",
              boundary: Boundary = "constant", value: float = 0.0, anchor: int | Sequence[int] | None = None,
              stride: int | Sequence[int] = 1, dilation: int | Sequence[int] = 1, alpha: float = 1.0, beta: float = 0.0,

@@ -275,18 +275,23 @@ class Cache:
         self.most = most
 
     def get(self, key: Any, make: Callable[[], Any]) -> Any:
-        """The plan of a key, made if it is not there."""
+        """The value of a key, made and kept if it is not there and is not None."""
         with self._lock:
-            plan = self._plans.get(key)
-            if plan is not None:
+            value = self._plans.get(key)
+            if value is not None:
                 self._plans.move_to_end(key)
-                return plan
-        plan = make()
+                return value
+        value = make()
+        if value is not None:
+            self.put(key, value)
+        return value
+
+    def put(self, key: Any, value: Any) -> None:
+        """Keeps a value."""
         with self._lock:
-            self._plans[key] = plan
+            self._plans[key] = value
             dropped = [self._plans.popitem(last=False)[1] for _ in range(len(self._plans) - self.most)]
         del dropped  # destroyed outside the lock
-        return plan
 
     def clear(self) -> None:
         """Drops all plans."""

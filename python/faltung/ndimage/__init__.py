@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .._filter import Kernel
+from .._quick import quick
 from . import _passes
 from ._arguments import Input, axes_of, axis_of, check_origin, each, mode_code
 from ._linear import linear
@@ -23,6 +24,7 @@ __all__ = ["convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filte
            "prewitt", "sobel", "uniform_filter", "uniform_filter1d"]
 
 
+@quick
 def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
                 origin: int = 0) -> Any:
     """Correlates along one axis; as scipy.ndimage.correlate1d.
@@ -46,6 +48,7 @@ def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mo
     return item.deliver(_passes.single(item, one, cval))
 
 
+@quick
 def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
                origin: int = 0) -> Any:
     """Convolves along one axis; as scipy.ndimage.convolve1d.
@@ -61,6 +64,7 @@ def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mod
     return correlate1d(input, weights, axis, output, mode, cval, origin)
 
 
+@quick
 def correlate(input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0,
               origin: Any = 0, *, axes: Any = None) -> Any:
     """Correlates along all axes, or those named; as scipy.ndimage.correlate.
@@ -75,6 +79,7 @@ def correlate(input: Any, weights: Any, output: Any = None, mode: str = "reflect
     return _box(input, weights, output, mode, cval, origin, False, axes)
 
 
+@quick
 def convolve(input: Any, weights: Any, output: Any = None, mode: str = "reflect", cval: float = 0.0,
              origin: Any = 0, *, axes: Any = None) -> Any:
     """Convolves along all axes, or those named; as scipy.ndimage.convolve.
@@ -119,6 +124,7 @@ def _box(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: An
                                item.out))
 
 
+@quick
 def gaussian_filter1d(input: Any, sigma: float, axis: int = -1, order: int = 0, output: Any = None, mode: str = "reflect",
                       cval: float = 0.0, truncate: float = 4.0, *, radius: int | None = None) -> Any:
     """A Gaussian, or its derivative of an order, along one axis; as scipy.ndimage.gaussian_filter1d.
@@ -133,6 +139,7 @@ def gaussian_filter1d(input: Any, sigma: float, axis: int = -1, order: int = 0, 
     return correlate1d(input, weights, axis, output, mode, cval, 0)
 
 
+@quick
 def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, mode: Any = "reflect", cval: float = 0.0,
                     truncate: float = 4.0, *, radius: Any = None, axes: Any = None) -> Any:
     """Gaussians along all axes, or those named; as scipy.ndimage.gaussian_filter.
@@ -157,6 +164,7 @@ def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, 
     return item.deliver(_passes.chain(item, passes, cval))
 
 
+@quick
 def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, mode: str = "reflect", cval: float = 0.0,
                      origin: int = 0) -> Any:
     """Means of `size` neighbours along one axis; as scipy.ndimage.uniform_filter1d.
@@ -170,6 +178,7 @@ def uniform_filter1d(input: Any, size: int, axis: int = -1, output: Any = None, 
     return item.deliver(_passes.single(item, _uniform(axis, size, mode, origin), cval))
 
 
+@quick
 def uniform_filter(input: Any, size: Any = 3, output: Any = None, mode: Any = "reflect", cval: float = 0.0, origin: Any = 0,
                    *, axes: Any = None) -> Any:
     """Means of a box of neighbours; as scipy.ndimage.uniform_filter.
@@ -196,6 +205,7 @@ def _uniform(axis: int, size: int, mode: Any, origin: int) -> Pass:
     return Pass(axis, np.ones(int(size)), size // 2 + origin, mode_code(mode), size)
 
 
+@quick
 def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: float = 0.0) -> Any:
     """Prewitt's gradient along one axis; as scipy.ndimage.prewitt.
 
@@ -208,6 +218,7 @@ def prewitt(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect
     return _gradient(input, axis, output, mode, cval, [1, 1, 1])
 
 
+@quick
 def sobel(input: Any, axis: int = -1, output: Any = None, mode: Any = "reflect", cval: float = 0.0) -> Any:
     """Sobel's gradient along one axis; as scipy.ndimage.sobel.
 

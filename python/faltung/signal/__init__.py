@@ -16,6 +16,7 @@ import numpy as np
 
 from .. import _arrays
 from .._filter import apply
+from .._quick import quick
 from . import _convolution
 from ._convolution import by_fourier, part
 from ._recursive import lfilter
@@ -100,6 +101,7 @@ def _on_gpu(library: Any, x: Any, h: np.ndarray, mode: str) -> Any:
     return library.finish(apply(library, x, kernel, size, library.view(x).code), x)
 
 
+@quick
 def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> Any:
     """The convolution of two arrays of any number of axes; as scipy.signal.convolve.
 
@@ -198,6 +200,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
     return _spectral(in1, in2, mode, axes, False)
 
 
+@quick
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """Convolution of a long array with a short one, in floating point; as scipy.signal.oaconvolve.
 
@@ -344,6 +347,7 @@ def _plane(in1: Any, in2: Any, mode: Any, boundary: Any, fillvalue: Any, name: s
     return (h, x, True, _EDGES[boundary], value) if swap else (x, h, False, _EDGES[boundary], value)
 
 
+@quick
 def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     """The convolution of two images; as scipy.signal.convolve2d. boundary: "fill" (fillvalue), "wrap" or "symm".
 
@@ -357,6 +361,7 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     return part(x, h, start, size, edge, value)
 
 
+@quick
 def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", fillvalue: Any = 0) -> Any:
     """The cross-correlation of two images; as scipy.signal.correlate2d. Complex in2 is conjugated.
 

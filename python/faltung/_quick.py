@@ -1,0 +1,100 @@
+"""Calls that were made before: a function's result was one execution of one plan, so the next call runs the plan at once."""
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from ._arrays import address_of
+from ._plan import Cache, Plan
+from ._settings import current
+
+KEY_BYTES = 4096  # larger filters are looked up by the function itself
+_Function = TypeVar("_Function", bound=Callable)
+_calls = Cache()
+_local = threading.local()
+
+
+class Execution(NamedTuple):
+    """A plan's execution: its arrays, and how far before their first elements the plan's data begin."""
+
+    plan: Plan
+    source: Any
+    target: Any
+    before_source: int
+    before_target: int
+
+
+class _Call(NamedTuple):
+    plan: Plan
+    before_source: int
+    before_target: int
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
+def note(execution: Execution) -> None:
+    """Tells the call under way in this thread, if one is watched, that a plan was executed."""
+    seen = getattr(_local, "seen", None)
+    if seen is not None:
+        seen.append(execution)
+
+
+def _part(value: Any) -> Any:
+    """A hashable that equal arguments have, and no others. Raises TypeError where there is none."""
+    kind = type(value)
+    if kind is np.ndarray:
+        if value.nbytes > KEY_BYTES or value.dtype.kind not in "biufc":
+            raise TypeError
+        return value.dtype, value.shape, value.tobytes()
+    if kind is list or kind is tuple:
+        return kind, tuple([_part(v) for v in value])
+    return value if kind is str or value is None else (kind, value)
+
+
+def quick(function: _Function) -> _Function:
+    """Makes the function keep what its calls turned out to be, by their arguments: the first one is a numpy array,
+    of which type, shape and strides count, and every other one counts by its value."""
+
+    @functools.wraps(function)
+    def call(x: Any, *arguments: Any, **named: Any) -> Any:
+        if type(x) is not np.ndarray:
+            return function(x, *arguments, **named)
+        try:
+            key = (function, x.dtype, x.shape, x.strides, current.get(), *map(_part, arguments),
+                   *[(name, _part(value)) for name, value in named.items()])
+            known = _calls.get(key, _none)
+        except TypeError:
+            return function(x, *arguments, **named)
+        if known is not None:
+            y = np.empty(known.shape, known.dtype)
+            known.plan.run(address_of(x) + known.before_source, None, address_of(y) + known.before_target)
+            note(Execution(known.plan, x, y, known.before_source, known.before_target))
+            return y
+        return _watched(key, function, x, arguments, named)
+
+    return call
+
+
+def _none() -> None:
+    return None
+
+
+def _watched(key: tuple, function: Callable, x: np.ndarray, arguments: tuple, named: dict) -> Any:
+    """Calls the function; keeps the plan if one execution from x into the result was all."""
+    outer, _local.seen = getattr(_local, "seen", None), []
+    try:
+        y = function(x, *arguments, **named)
+        seen = _local.seen
+    finally:
+        _local.seen = outer
+    given = any(y is value for value in (*arguments, *named.values()))
+    fresh = type(y) is np.ndarray and not given and y.flags.owndata and y.flags.c_contiguous
+    if fresh and len(seen) == 1 and seen[0].source is x and seen[0].target is y:
+        _calls.put(key, _Call(seen[0].plan, seen[0].before_source, seen[0].before_target, y.shape, y.dtype))
+    if outer is not None:
+        outer.extend(seen)
+    return y
