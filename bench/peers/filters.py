@@ -1,4 +1,4 @@
-"""Peers for filters. Each function yields what its library would use for the problem, or nothing where it cannot."""
+"""Peers for filters on the CPU. Each function yields its library's implementations of the problem, if there are any."""
 import numpy as np
 
 PLAIN = set("d h w t r s pixel boundary value type rank filter max-workspace method deterministic".split())

@@ -1,6 +1,6 @@
-"""Peers for filters on a GPU. Each function yields what its library would use for the problem, or nothing where it cannot.
+"""Peers for filters on a GPU. Each function yields its library's implementations of the problem, if there are any.
 
-All of them read the same array and, where the library takes an output, write into one that exists."""
+All of them read the same array and, if the library accepts an output array, write to an existing one."""
 import ctypes
 
 import numpy as np

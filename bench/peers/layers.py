@@ -1,6 +1,6 @@
-"""torch as the peer of layers: forward, gradients and pooling, in the memory order of the problem's own arrays.
+"""torch as the peer of layers on the CPU: forward, gradients and pooling, in the memory order of the problem's arrays.
 
-torch's functions take their weights with each call: they do what filter=given asks for, whatever the problem says."""
+torch's functions take their weights with each call, which corresponds to filter=given for every problem."""
 import numpy as np
 
 

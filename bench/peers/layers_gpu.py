@@ -1,6 +1,6 @@
-"""torch as the peer of layers on a GPU: cuDNN for what it computes, torch's own kernels for the rest. Both memory orders,
-whatever the problem's: where one is faster, its users would have chosen it. The weights come with each call, as
-filter=given has them."""
+"""torch as the peer of layers on a GPU: cuDNN where it applies, torch's own kernels otherwise. Both memory orders are
+timed for every problem, since a user would choose the faster one. The weights are given with each call, as with
+filter=given."""
 from layers import tensor_of, torch_made
 from libraries_gpu import cudnn_version
 

@@ -1,4 +1,4 @@
-"""The libraries that are peers on a GPU, and what they share: NVIDIA's driver, arrays that each can see, one clock."""
+"""The peer libraries on a GPU, and their common parts: NVIDIA's driver, shared arrays, one clock."""
 import ctypes
 import time
 import warnings

@@ -1,9 +1,9 @@
 """oneDNN through its C API as the peer of layers on the CPU: forward, gradients and pooling.
 
-Where the problem knows its filter, weights are in the format that oneDNN asks for, reordered before the time as a plan
-does with its filter. Where it is given, they stay in the problem's layout, and the reorder that oneDNN wants is part of
-the time, as in torch. Data is in the problem's layout and, as an implementation of its own, in the formats that oneDNN likes best, reordered outside the time
-too: what a network would see that keeps them from layer to layer.
+If the problem's filter is known, weights are in oneDNN's preferred format, reordered before the timed part as in a plan.
+If it is given, they stay in the problem's layout, and oneDNN's reorder is part of the time, as in torch. Data is in the
+problem's layout and, as a separate implementation, in oneDNN's preferred formats, reordered outside the timed part: the
+speed of a network that keeps them from layer to layer.
 
 https://uxlfoundation.github.io/oneDNN/"""
 import contextlib

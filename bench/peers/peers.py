@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs the peers for `faltung bench --peers`, which starts it once and sends one JSON object a line:
 
-    {"do": "load", "problem": LINE, "kernel": NAME or null, "result": OPERAND, and for each operand that there is
+    {"do": "load", "problem": LINE, "kernel": NAME or null, "result": OPERAND, and for each operand that exists
      "input": X.npy, "input_order": "ngcdhw", "filter": ..., "output": ..., "bias": ..., "residual": ...}
     {"do": "time", "peer": INDEX, "seconds": S}
     {"do": "drop"}
@@ -9,9 +9,9 @@
 Its argument is Faltung's device: cpu, or cuda:N for the peers on that GPU.
 
 It answers with one JSON object a line and ends every answer with {"done": true}: at the start the libraries, after
-"load" the peers that can do the problem, after "time" what was measured. The arrays are those that Faltung was timed
-on; the result among them is Faltung's own, against which each peer's is compared away from the edges, where no boundary
-reaches.
+"load" the peers that can compute the problem, after "time" the measurement. The arrays are those of Faltung's timing.
+Among them is Faltung's own output; each peer's output is compared with it away from the edges, where no boundary has an
+effect.
 """
 import gc
 import json
