@@ -102,7 +102,7 @@ static bool fill_tensor(void **operand, const falt_tensor *tensor, uint64_t seed
   return fill(operand, tensor->type, falt_tensor_span(tensor), seed, what);
 }
 
-/* Sums of `rank` outer products of random vectors, for filters of floating type: what the problem line's rank promises.
+/* Sums of `rank` outer products of random vectors, for filters of floating type, as the problem line's rank promises.
  */
 static void lower_rank(float *taps, const int64_t size[3], int rank, uint64_t seed) {
   const int64_t total = size[0] + size[1] + size[2];

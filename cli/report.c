@@ -233,7 +233,7 @@ static const double bar_delay = 1, bar_pause = 0.1; /* seconds until the bar app
  */
 static struct {
   double began, drawn;
-  int64_t done, next, total; /* steps; what the calls until the next one cover; total 0: nobody counts */
+  int64_t done, next, total; /* steps; the part covered by the calls until the next one; total 0: no steps */
   double share;              /* shown last of these steps */
 } bar;
 

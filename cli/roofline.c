@@ -95,7 +95,7 @@ static void put_mark(FILE *file, const roofline *r, double intensity, const char
   fprintf(file, "<text class=\"faint\" x=\"%.1f\" y=\"%d\">%s</text>\n", x + 4, HEIGHT - BOTTOM - 6 - row * 14, name);
 }
 
-/* What the textbook's kernels reach: each with less traffic than the one before. */
+/* The textbook's kernels, each with less traffic than the previous one. */
 static void put_marks(FILE *file, const roofline *r, const falt_problem *problem) {
   if (cli_counts_apply(problem)) {
     put_mark(file, r, 0.25, "no reuse", 0);
@@ -106,7 +106,7 @@ static void put_marks(FILE *file, const roofline *r, const falt_problem *problem
   put_mark(file, r, r->intensity, "each operand moved once", 3);
 }
 
-/* Labels stand in a column at the right, in the order of the dots, which come best first. */
+/* Labels are in a column at the right, in the order of the dots, best first. */
 static void put_dots(FILE *file, const cli_explanation *e, const roofline *r) {
   const double x = x_of(r, r->intensity);
   double free_from = TOP;

@@ -198,8 +198,8 @@ static void threaded(const ladder_task *k) {
   ladder_share(k, item_count(k), run_items);
 }
 
-/* ---- what each step moves, as the textbook counts it: an access that its own level of reuse does not avoid is a byte
- */
+/* ---- traffic of each step, as the textbook counts it: an access that its own level of reuse does not avoid is memory
+ * traffic */
 
 static double every_access(const ladder_task *k) {
   return 8.0 * (double)tap_count(k);

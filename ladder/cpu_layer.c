@@ -266,7 +266,7 @@ static void fused(const ladder_task *k) {
   ladder_share(k, k->images * blocks_of(k), run_fused);
 }
 
-/* ---- what each step reads, as the textbook counts it */
+/* ---- reads of each step, as the textbook counts them */
 
 static double every_access(const ladder_task *k) {
   return 8.0 * (double)(k->taps[H] * k->taps[W]);

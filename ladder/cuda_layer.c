@@ -8,7 +8,7 @@ static int64_t ceil_of(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/* Inputs along an axis for a tile of so many outputs. */
+/* Inputs along an axis for a tile of outputs. */
 static int64_t reach(const ladder_task *k, int axis, int64_t outputs) {
   return (outputs - 1) * k->stride[axis] + k->taps[H + axis];
 }

@@ -40,7 +40,7 @@ typedef struct format {
   const io_backend *backend; /* once loaded */
 } format;
 
-/* The last takes whatever extension no other takes: libvips knows its own long list, and looks into files. */
+/* The last accepts all other extensions: libvips knows its own long list, and detects the content. */
 static format formats[] = {
     {.name = "arrays", .library = "", .version = "built in", .extensions = ".npy", .backend = &io_npy},
     {"archives", "zlib", FALT_ZLIB_VERSION, "zlib1g-dev", NULL, ".npz", &io_npy},

@@ -22,7 +22,7 @@ typedef struct zip_member {
 } zip_member;
 enum { ZIP_STORED = 0, ZIP_DEFLATED = 8 };
 
-/* Finds the array `name`, with or without ".npy"; NULL: the only one. All offsets and sizes lie within the file. */
+/* Finds the array `name`, with or without ".npy"; NULL: the only one. All offsets and sizes are within the file. */
 bool zip_find(int fd, const char *path, const char *name, zip_member *member, io_error *error);
 
 /* ---- reading */

@@ -172,8 +172,7 @@ double falt_load(const void *data, falt_type type, int64_t index) {
   }
 }
 
-/* Nearest integer in the type's range, ties to even, whatever rounding mode the caller has set. The part that
- * truncation drops is exact. */
+/* Nearest integer in the type's range, ties to even, in any rounding mode. The part that truncation drops is exact. */
 static int32_t to_integer(double value, falt_type type) {
   if (isnan(value)) return 0;
   if (value <= types[type].min) return (int32_t)types[type].min;

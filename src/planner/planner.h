@@ -85,7 +85,7 @@ struct falt_solver {
                  * finite */
   bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */
   bool mixes;   /* sums all inputs before it takes windows apart: its error is relative to all taps times the largest */
-  bool last_resort; /* chosen only when no other solver fits, whatever its cost says: the reference */
+  bool last_resort; /* chosen only if no other solver fits, for any cost: the reference */
   /* Solvers that take operands at any address, one of which makes the fallback of each of its plans; NULL: its plans
    * need none. */
   const falt_solver *const *fallbacks;

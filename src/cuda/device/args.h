@@ -33,7 +33,7 @@ typedef struct falt_cuda_generic_args {
   double boundary_value;
   int count_pad;
   int factors; /* w is so many terms of one factor an axis, dense, backwards where its stride is negative; 0: taps */
-  long long pool[3]; /* the pooling window: an output is the maximum of so many neighbours */
+  long long pool[3]; /* the pooling window, in outputs of the layer */
 } falt_cuda_generic_args;
 
 /* Arguments of im2col: the patches of some images as matrices. */
@@ -78,7 +78,7 @@ typedef struct falt_cuda_toeplitz_args {
   int out_columns, out_rows, out_planes;
   int batch;                       /* size of the inner batch dimension */
   int column_tiles, row_tiles;     /* of a warp; row_tiles: between the edges */
-  int end_columns, end_rows;       /* edge tiles: those at the ends of rows, each cut into so many along the column */
+  int end_columns, end_rows;       /* edge tiles: those at the ends of rows; parts of each along the column */
   int all_steps, steps, end_steps; /* downwards: of the image, of a warp, of a warp at the edges */
   long long images, tiles;         /* planes of all images; tiles of the whole launch */
   int aligned_x, aligned_y;        /* rows in, out allow vector access */

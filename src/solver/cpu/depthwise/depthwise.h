@@ -154,7 +154,7 @@ typedef struct falt_depthwise_task {
   int64_t unit, vector;     /* the block's first */
   int64_t result, results;  /* its channels */
   int64_t channels;         /* of the source */
-  bool ahead;               /* the next row is brought nearer while one is summed */
+  bool ahead;               /* the next row is prefetched during the sums of one */
   falt_depthwise_row *rows; /* under the window of this row of outputs */
   falt_depthwise_row *next; /* and of the one after it */
   int64_t sources, next_sources;

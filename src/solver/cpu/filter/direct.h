@@ -30,7 +30,7 @@ typedef struct falt_direct_scratch {
 
 typedef struct falt_direct_plan {
   falt_plan base;
-  falt_problem problem; /* turned */
+  falt_problem problem; /* transposed */
   falt_rows rows;
   falt_direct_part parts[4];
   int part_count;

@@ -22,7 +22,8 @@ typedef struct cut {
   falt_layer_pieces taps, channels;
 } cut;
 
-/* Parts of about so many rows: all taps of some channels, taps with all channels, or some channels of one tap. */
+/* Parts of an approximate number of rows: all taps of some channels, taps with all channels, or some channels of one
+ * tap. */
 static cut cut_depth(const falt_direct_nhwc_plan *plan, int64_t rows) {
   const int64_t taps = plan->layer.taps, channels = plan->layer.channels;
   int64_t tap_parts = 1, channel_parts = 1;

@@ -20,7 +20,7 @@ enum {
   LEAST_BLOCK = 6 /* the same for vectors, whose blocks are smaller */,
   LEAST_SPAN = 64,
   LEAST_PART = FALT_TILES_ROWS /* positions */,
-  AGAIN = 1 << 16 /* bytes that a thread packs while threads meet */
+  AGAIN = 1 << 16 /* bytes that a thread packs in the time of a barrier */
 };
 
 static void print(const falt_plan *base, falt_text *text) {

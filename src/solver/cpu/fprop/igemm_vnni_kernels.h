@@ -93,7 +93,7 @@ typedef struct falt_tiles_product {
   int64_t segments, pieces;
   int groups;       /* of the last piece; behind them the panel is of zeros, that need not be multiplied */
   int64_t whole;    /* segments before this one are of whole pieces */
-  int tiles, rows;  /* one or two tiles of so many rows; transposed: 16 */
+  int tiles, rows;  /* one or two tiles of these rows; transposed: 16 */
   int64_t distance; /* 4: contiguous; any for vectors; transposed: ignored */
   int64_t columns;  /* of all panels */
   int64_t apart;    /* elements of outputs from panel to panel */
@@ -172,7 +172,7 @@ typedef struct falt_tiles_kernels {
   void (*open)(int rows);
   void (*close)(void);
   void (*product)(const falt_tiles_product *call, falt_tiles_flow *flow);
-  void (*flush)(falt_tiles_flow *flow); /* what is still in flight */
+  void (*flush)(falt_tiles_flow *flow); /* pending products */
   void (*spread)(const falt_tiles_spread *call);
   void (*widen)(const falt_tiles_widen *call);
   void (*zip)(const falt_tiles_zip *call);

@@ -57,7 +57,7 @@ static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64
                              .high = layer->high};
 }
 
-/* In f64, which holds whatever the kernels' f32 does not. */
+/* In f64, for values that do not fit into the kernels' f32. */
 static void store_singly(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t panel) {
   const falt_problem *p = &t->layer->p;
   const falt_operands *operands = t->run->operands;

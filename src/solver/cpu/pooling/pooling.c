@@ -66,7 +66,7 @@ void falt_pooling_store(const falt_pooling_task *t, const falt_tensor *tensor, v
 
 /* ---- windows along an axis */
 
-/* Taps [*begin, *end) whose position lies in [low, high). */
+/* Taps [*begin, *end) whose position is in [low, high). */
 static void taps_within(const falt_pooling_plan *plan, int axis, int64_t o, int64_t low, int64_t high, int64_t *begin,
                         int64_t *end) {
   const falt_axis *a = &plan->p.axis[axis];

@@ -30,7 +30,7 @@ enum {
   MOST_LINES = 32,    /* of a chunk */
   LINE = 16,          /* elements */
   NEAR_COLUMNS = 384, /* elements between positions that are read in place: */
-  NEAR_ROWS = 512     /* what is further apart meets in the same sets of the first-level cache */
+  NEAR_ROWS = 512     /* elements further apart share sets of the L1 cache */
 };
 
 typedef struct rows_plan {
@@ -63,7 +63,7 @@ typedef struct reach {
   int64_t line, lines, begin, count;
 } reach;
 
-/* A panel of columns: some input channels at a tap, and what the chunk has of them. */
+/* A panel of columns: some input channels at a tap, and their elements in the chunk. */
 typedef struct panel {
   int64_t t, r, s, channel, count;
   int64_t out; /* element of the gradient, in the task's first row */
@@ -78,7 +78,8 @@ typedef struct task {
   int64_t group;
   int64_t row, rows;           /* output channels */
   int64_t first_panel, count;  /* columns */
-  int64_t first, lines, width; /* the chunk: its first position, and lines of so many; one, unless by lines */
+  int64_t first, lines, width; /* the chunk: its first position, its lines and their length; one line, unless by lines
+                                */
   falt_layer_point at;         /* of the first position */
   panel *panels;
   const float *y; /* the chunk's rows */
@@ -87,7 +88,7 @@ typedef struct task {
 
 /* ---- what taps read inside */
 
-/* Of `count` neighbours along an axis from output o on, those that read inside by tap j, but for what lies between. */
+/* Of `count` neighbours along an axis from output o on, the range from the first to the last whose tap j is inside. */
 static void cut_axis(const task *t, int axis, int64_t o, int64_t count, int64_t j, int64_t *begin, int64_t *inside) {
   *begin = 0;
   while (*begin < count && falt_layer_source(t->layer, axis, o + *begin, j) < 0) ++*begin;
@@ -99,7 +100,7 @@ static bool row_lies_inside(const task *t, const falt_layer_point *at, const pan
   return falt_layer_source(t->layer, 0, at->at[0], c->t) >= 0 && falt_layer_source(t->layer, 1, at->at[1], c->r) >= 0;
 }
 
-/* Positions in their order without the rows at both ends that lie outside. */
+/* Positions in order, without the rows at both ends that are outside. */
 static reach reach_in_order(const task *t, const panel *c) {
   reach in = {0, 1, 0, t->width};
   for (int64_t run; in.count > 0; in.begin += run, in.count -= run) {
@@ -127,7 +128,7 @@ static reach reach_of(const task *t, const panel *c) {
 
 /* ---- operands in */
 
-/* n channels of pixels u, u + stride, ... of an input row, which may lie outside it; row NULL: the constant. */
+/* n channels of pixels u, u + stride, ... of an input row, which may be outside it; row NULL: the constant. */
 static void copy_pixels(const task *t, const float *row, int64_t u, int64_t count, int64_t n, float *to) {
   const falt_tensor *x = &t->layer->p.input;
   const falt_axis *axis = &t->layer->p.axis[2];
@@ -170,7 +171,7 @@ static void copy_panel(const task *t, const panel *c, float *to) {
     copy_columns(t, c, t->first + (c->in.line + i) * t->width + c->in.begin, c->in.count, to);
 }
 
-/* The first pixel that a tap reads inside, where it lies. */
+/* The address of the first inside pixel of a tap. */
 static const float *pixel_of(const task *t, const panel *c) {
   const int64_t *o = t->at.at, d = falt_layer_source(t->layer, 0, o[0], c->t),
                 h = falt_layer_source(t->layer, 1, o[1] + c->in.line, c->r),
@@ -360,7 +361,7 @@ static void destroy(falt_plan *plan) {
   falt_free(plan);
 }
 
-/* ---- applicable, besides what all layers must be */
+/* ---- applicable, in addition to the conditions of all layers */
 
 /* Whether nothing is read outside along an axis, or zeros that may be left out. */
 static bool reads_inside(const falt_problem *p, int axis) {

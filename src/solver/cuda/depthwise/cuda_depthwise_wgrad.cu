@@ -25,7 +25,7 @@ constexpr int TAPS = Rows::taps * Columns::taps, STRIPS = THREADS / LANES;
 constexpr bool SURE = PARTS == 1 && Planes::inside;
 constexpr bool SHUFFLED = 32 % LANES == 0;
 constexpr int TERMS = SHUFFLED ? THREADS / 32 : STRIPS, ACROSS = LANES * VEC;  // sums of a channel, channels
-// Taps whose sums lie in shared memory at once.
+// Taps whose sums are in shared memory at a time.
 constexpr int FIT = 32768 / (TERMS * ACROSS * (int)sizeof(SUM)), CHUNK = FIT < 8 ? FIT : 8;
 constexpr int ALL_TAPS = Planes::taps * ALL_TAPS_R * Columns::taps;
 

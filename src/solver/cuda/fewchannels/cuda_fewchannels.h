@@ -7,7 +7,7 @@
 #include "solver/cuda/fewchannels/cuda_fewchannels_args.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
 
-/* Why the kernels do not bring such an input, or NULL; other is the type of the input's partner. */
+/* The reason that the kernels cannot load such an input, or NULL; other is the type of the other operand. */
 const char *falt_fewchannels_nhwc_refusal(const falt_ask *ask, falt_type other);
 
 falt_fewchannels_nhwc_problem falt_fewchannels_nhwc_layer_of(const falt_problem *problem);
@@ -17,7 +17,7 @@ falt_cuda_fewchannels_nhwc_args falt_fewchannels_nhwc_args_of(const falt_problem
                                                               const falt_fewchannels_nhwc_problem *layer,
                                                               const falt_fewchannels_nhwc_tile *tile);
 
-/* So many channels of pixels of a row, each or every other one. */
+/* Channels of pixels of a row, each or every other one. */
 falt_gpu_map falt_fewchannels_nhwc_rows_of(const falt_tensor *tensor, void *data, int channels, int pixels, int pace);
 
 #endif

@@ -353,7 +353,7 @@ static double compute_of(const falt_toeplitz *b, const falt_toeplitz_image *i, c
   const double others = 128 * (passes + (i->aligned ? 0 : 0.4 + 0.1 * blocks));
   const double results = (double)falt_toeplitz_width(b, c) * falt_toeplitz_height(c);
   const bool ringed = i->aligned && falt_toeplitz_ringed(b, c, 0);
-  const double share = !ringed ? 1 : b->channels > 1 ? 0.76 : 0.84; /* of what a tile a warp takes */
+  const double share = !ringed ? 1 : b->channels > 1 ? 0.76 : 0.84; /* factor of a warp's time for a tile */
   return share * results / 128 * (count * feed / m->arch->mma_starts + others) + startup_of(b, c);
 }
 

@@ -60,7 +60,7 @@ static bool has_one_channel_axis(const falt_tensor *t) {
   return t->size[FALT_G] == 1 || t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C] * t->stride[FALT_C];
 }
 
-/* The library reads filters in its own two orders whatever their strides are said to be. */
+/* cuDNN reads filters in its own two orders and ignores their strides. */
 static bool has_known_filter(const falt_tensor *w) {
   const int64_t taps = falt_tensor_count(w) / w->size[FALT_K] / w->size[FALT_G];
   return (w->size[FALT_K] == 1 || w->stride[FALT_K] == taps) &&
