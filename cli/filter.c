@@ -76,7 +76,8 @@ static int open_input_in_order(filter_job *job) {
 static int make_kernel(filter_job *job) {
   io_error error;
   const cli_options *o = job->options;
-  if (!cli_kernel_make(o->kernel, job->in.space, o->normalize, &job->kernel, &error)) {
+  if (!cli_kernel_make(o->kernel, job->in.space, false, &job->kernel, &error) ||
+      (o->normalize && !cli_kernel_normalize(&job->kernel, &error))) {
     return cli_fail(CLI_WRONG, "%s", error.text);
   }
   if (job->kernel.rate > 0 && job->in.rate > 0 && fabs(job->kernel.rate - job->in.rate) > 0.5) {
@@ -191,6 +192,7 @@ static int make_problem(filter_job *job) {
   falt_problem *problem = &job->problem;
   falt_status status = falt_problem_filter(problem, &source, &job->taps, out_type, flips(job), &options);
   if (status != FALT_OK) return cli_fail_library(status);
+  problem->factors = job->kernel.factors;
   if (problem->rank == 0) problem->rank = job->kernel.rank;
   job->out = job->in;
   job->out.type = out_type;
@@ -242,11 +244,9 @@ static bool can_clip(const filter_job *job) {
   const falt_problem *p = &job->problem;
   cli_range in, out;
   if (!cli_clip_limits(p->output.type, &out)) return false;
-  double sum = 0, least = 0;
-  for (int64_t i = 0; i < cli_kernel_count(&job->kernel); i++) {
-    sum += job->kernel.value[i];
-    least = fmin(least, job->kernel.value[i]);
-  }
+  double magnitudes, least = 0;
+  const double sum = cli_kernel_sum(&job->kernel, &magnitudes);
+  for (int64_t i = 0; i < cli_kernel_count(&job->kernel); i++) least = fmin(least, job->kernel.value[i]);
   const double slack = p->output.type == FALT_S32 ? 0 : 1e-6;
   const bool mean = least >= 0 && sum <= 1 + slack && p->alpha == 1 && p->beta == 0;
   const bool inside = cli_clip_limits(p->input.type, &in) && in.low >= out.low && in.high <= out.high &&

@@ -23,7 +23,13 @@ static double tensor_count(const falt_tensor *tensor) {
 static double least_taps(const cli_kernel *kernel) {
   double sum = 0;
   for (int axis = 0; axis < 3; axis++) sum += kernel->size[axis] > 1 ? (double)kernel->size[axis] : 0;
-  return kernel->rank == 1 ? fmax(sum, 1) : (double)cli_kernel_count(kernel);
+  const int terms = kernel->rank == 1 ? 1 : kernel->factors;
+  return terms ? terms * fmax(sum, 1) : (double)cli_kernel_count(kernel);
+}
+
+/* Multiply-adds of one output as the dense filter has them. */
+static double all_taps(const cli_kernel *kernel) {
+  return (double)kernel->size[0] * (double)kernel->size[1] * (double)kernel->size[2];
 }
 
 /* The fraction of the binding limit. A fast algorithm may need fewer multiply-adds than counted here and so exceed the
@@ -39,7 +45,7 @@ static work measure(const filter_job *job) {
   inputs *= pages;
   outputs *= pages;
   work w = {.bytes = inputs * (double)falt_type_size(p->input.type) + outputs * (double)falt_type_size(p->output.type),
-            .flops = 2 * outputs * (double)cli_kernel_count(&job->kernel)};
+            .flops = 2 * outputs * all_taps(&job->kernel)};
   double memory = w.bytes / limits.copy_bytes_per_s / seconds;
   double least = 2 * outputs * least_taps(&job->kernel);
   double compute = least / (is_double ? limits.f64_flops : limits.f32_flops) / seconds;

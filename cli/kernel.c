@@ -254,8 +254,8 @@ static bool is_file(const char *text) {
   return file != NULL;
 }
 
-static bool make(const char *text, int space, cli_kernel *kernel, io_error *error) {
-  if (cli_kernel_is_name(text)) return cli_kernel_named(text, space, kernel, error);
+static bool make(const char *text, int space, bool dense, cli_kernel *kernel, io_error *error) {
+  if (cli_kernel_is_name(text)) return cli_kernel_named(text, space, dense, kernel, error);
   if (cli_kernel_is_literal(text)) return cli_kernel_literal(text, kernel, error);
   if (is_file(text)) return cli_kernel_file(text, kernel, error);
   char hint[256];
@@ -263,10 +263,10 @@ static bool make(const char *text, int space, cli_kernel *kernel, io_error *erro
                    cli_kernel_suggestion(text, hint, sizeof hint));
 }
 
-bool cli_kernel_make(const char *text, int space, bool normalize, cli_kernel *kernel, io_error *error) {
+bool cli_kernel_make(const char *text, int space, bool dense, cli_kernel *kernel, io_error *error) {
   *kernel = (cli_kernel){0};
-  if (!make(text, space, kernel, error)) return false;
-  if (cli_kernel_check(kernel, space, error) && (!normalize || cli_kernel_normalize(kernel, error))) return true;
+  if (!make(text, space, dense, kernel, error)) return false;
+  if (cli_kernel_check(kernel, space, error)) return true;
   cli_kernel_free(kernel);
   return false;
 }

@@ -1,15 +1,5 @@
-/* Named kernels. All but emboss and motion are sums of products of one line an axis:
- *
- *   gaussian   g(z) g(y) g(x), g(i) = exp(-i^2 / 2 sigma^2) / sum, radius int(truncate * sigma + 1/2)   scipy.ndimage
- *   log        sum over axes of g'' on that axis and g on the others, g''(i) = g(i) (i^2/sigma^4 - 1/sigma^2)
- *   laplace    sum over axes of 1 -2 1
- *   sobel      -1 0 1 on one axis, 1 2 1 on the others; prewitt 1 1 1; scharr 3 10 3
- *   sharpen    identity - laplace
- *   unsharp    (1 + amount) identity - amount gaussian
- *
- * Taps are correlation taps: a derivative is positive where values rise along the axis. */
+/* Named kernels: what stands behind the name becomes the arguments of a kernel of the library (falt_kernel_*). */
 #include <ctype.h>
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +13,7 @@ typedef struct arguments {
   const char *name, *text; /* text: behind the colon, or NULL */
   const char *form;        /* how it is written, for errors */
   int space;
+  bool dense; /* taps are wanted, however many there are */
   int numbers;
   double number[2];
 } arguments;
@@ -47,146 +38,101 @@ static bool read_numbers(arguments *a, int least, int most, io_error *error) {
   return a->numbers >= least || wrong_form(a, "a number is missing", error);
 }
 
-/* ---- sums of products of lines */
+/* ---- from the library */
 
-/* value[z][y][x] += factor * line[0][z] * line[1][y] * line[2][x]. */
-static void add_product(cli_kernel *kernel, double factor, const double *const line[3]) {
-  double *value = kernel->value;
-  for (int64_t z = 0; z < kernel->size[0]; z++) {
-    for (int64_t y = 0; y < kernel->size[1]; y++) {
-      double outer = factor * line[0][z] * line[1][y];
-      for (int64_t x = 0; x < kernel->size[2]; x++) *value++ += outer * line[2][x];
-    }
+/* Few taps are dense: the weights of integer kernels stay integers, and any solver takes them. */
+static bool is_expanded(const falt_kernel *made) {
+  const int64_t small = 4096, *size = made->size;
+  const double taps = (double)size[0] * (double)size[1] * (double)size[2];
+  const bool one_axis = (size[0] > 1) + (size[1] > 1) + (size[2] > 1) <= 1;
+  return taps <= (double)(one_axis ? CLI_MOST_TAPS : small);
+}
+
+/* Takes the values of a library's kernel, if it was made. */
+static bool take(const arguments *a, falt_status status, falt_kernel *made, cli_kernel *kernel, io_error *error) {
+  const bool product = status == FALT_OK && made->factors == 1;
+  if (status == FALT_OK && made->factors && (a->dense || is_expanded(made))) status = falt_kernel_expand(made);
+  if (status != FALT_OK) {
+    falt_kernel_free(made);
+    return wrong_form(a, falt_message(), error);
   }
-}
-
-static const double one[1] = {1};
-
-/* Adds factor times the product with `special` on one axis (-1: none) and `common` on the other axes of the space. */
-static void add_lines(cli_kernel *kernel, int space, double factor, int axis, const double *special,
-                      const double *common) {
-  const double *line[3];
-  for (int i = 0; i < 3; i++) line[i] = i < 3 - space ? one : i == axis ? special : common;
-  add_product(kernel, factor, line);
-}
-
-static bool allocate_cube(cli_kernel *kernel, int space, int64_t taps, io_error *error) {
-  return cli_kernel_allocate((const int64_t[3]){space > 2 ? taps : 1, space > 1 ? taps : 1, taps}, kernel, error);
+  *kernel = (cli_kernel){.size = {made->size[0], made->size[1], made->size[2]},
+                         .factors = made->factors,
+                         .rank = product && !made->factors,
+                         .value = malloc((size_t)made->count * sizeof *kernel->value)};
+  if (kernel->value) memcpy(kernel->value, made->values, (size_t)made->count * sizeof *kernel->value);
+  falt_kernel_free(made);
+  return kernel->value || cli_wrong(error, "--kernel: out of memory; make it smaller");
 }
 
 static bool make_identity(arguments *a, cli_kernel *kernel, io_error *error) {
+  falt_kernel made;
   if (a->text) return wrong_form(a, "it takes no number", error);
-  if (!allocate_cube(kernel, 1, 1, error)) return false;
-  kernel->value[0] = 1;
-  kernel->rank = 1;
-  return true;
+  return take(a, falt_kernel_identity(&made), &made, kernel, error);
 }
 
-static const double delta3[3] = {0, 1, 0}, second3[3] = {1, -2, 1};
-
 static bool make_laplace(arguments *a, cli_kernel *kernel, io_error *error) {
+  falt_kernel made;
   if (a->text) return wrong_form(a, "it takes no number", error);
-  if (!allocate_cube(kernel, a->space, 3, error)) return false;
-  for (int axis = 3 - a->space; axis < 3; axis++) add_lines(kernel, a->space, 1, axis, second3, delta3);
-  return true;
+  return take(a, falt_kernel_laplace(&made, a->space), &made, kernel, error);
 }
 
 static bool make_sharpen(arguments *a, cli_kernel *kernel, io_error *error) {
-  if (!make_laplace(a, kernel, error)) return false;
-  for (int64_t i = 0; i < cli_kernel_count(kernel); i++) kernel->value[i] = -kernel->value[i];
-  add_lines(kernel, a->space, 1, -1, NULL, delta3);
-  return true;
+  falt_kernel made;
+  if (a->text) return wrong_form(a, "it takes no number", error);
+  return take(a, falt_kernel_sharpen(&made, a->space), &made, kernel, error);
 }
 
-/* ---- derivatives of first order */
+static bool make_emboss(arguments *a, cli_kernel *kernel, io_error *error) {
+  falt_kernel made;
+  if (a->text) return wrong_form(a, "it takes no number", error);
+  return take(a, falt_kernel_emboss(&made), &made, kernel, error);
+}
 
-static bool make_derivative(arguments *a, const double smooth[3], cli_kernel *kernel, io_error *error) {
-  static const double difference[3] = {-1, 0, 1};
-  int axis = a->text ? cli_find_name(a->text, cli_axis_names, 3) : -1;
+static bool make_gradient(arguments *a, falt_gradient gradient, cli_kernel *kernel, io_error *error) {
+  falt_kernel made;
+  const int axis = a->text ? cli_find_name(a->text, cli_axis_names, 3) : -1;
   if (axis < 0) return wrong_form(a, "no axis", error);
   if (axis < 3 - a->space) return wrong_form(a, "the data has no such axis", error);
-  if (!allocate_cube(kernel, a->space, 3, error)) return false;
-  add_lines(kernel, a->space, 1, axis, difference, smooth);
-  kernel->rank = 1;
-  return true;
+  return take(a, falt_kernel_gradient(&made, gradient, a->space, axis), &made, kernel, error);
 }
 
 static bool make_sobel(arguments *a, cli_kernel *kernel, io_error *error) {
-  return make_derivative(a, (const double[3]){1, 2, 1}, kernel, error);
+  return make_gradient(a, FALT_SOBEL, kernel, error);
 }
 
 static bool make_prewitt(arguments *a, cli_kernel *kernel, io_error *error) {
-  return make_derivative(a, (const double[3]){1, 1, 1}, kernel, error);
+  return make_gradient(a, FALT_PREWITT, kernel, error);
 }
 
 static bool make_scharr(arguments *a, cli_kernel *kernel, io_error *error) {
-  return make_derivative(a, (const double[3]){3, 10, 3}, kernel, error);
+  return make_gradient(a, FALT_SCHARR, kernel, error);
 }
 
-/* ---- gaussians */
-
-/* The line g of 2*radius + 1 numbers, then its second derivative in as many. NULL and *error if it is too long. */
-static double *make_bell(const arguments *a, double sigma, double truncate, int64_t *radius, io_error *error) {
-  double reach = truncate * sigma + 0.5;
-  if (!(sigma >= 0 && truncate >= 0)) return (void)wrong_form(a, "negative", error), NULL;
-  if (reach > 1e6) return (void)wrong_form(a, "too wide", error), NULL;
-  *radius = (int64_t)reach;
-  int64_t taps = 2 * *radius + 1;
-  double *g = malloc(2 * (size_t)taps * sizeof *g), *second = g + taps, sum = 0;
-  if (!g) return (void)cli_wrong(error, "--kernel: out of memory; make it smaller"), NULL;
-  for (int64_t i = 0; i < taps; i++) {
-    double t = i == *radius ? 0 : (double)(i - *radius) / sigma;
-    g[i] = exp(-0.5 * t * t);
-    sum += g[i];
-  }
-  for (int64_t i = 0; i < taps; i++) {
-    double t = i == *radius ? 0 : (double)(i - *radius) / sigma;
-    g[i] /= sum;
-    second[i] = g[i] * (t * t - 1) / (sigma * sigma);
-  }
-  return g;
-}
+static const double usual_truncate = 4;
 
 static bool make_gaussian(arguments *a, cli_kernel *kernel, io_error *error) {
-  int64_t radius;
+  falt_kernel made;
   if (!read_numbers(a, 1, 2, error)) return false;
-  double *g = make_bell(a, a->number[0], a->numbers > 1 ? a->number[1] : 4, &radius, error);
-  bool ok = g && allocate_cube(kernel, a->space, 2 * radius + 1, error);
-  if (ok) {
-    add_lines(kernel, a->space, 1, -1, NULL, g);
-    kernel->rank = 1;
-  }
-  free(g);
-  return ok;
+  const double sigma[3] = {a->number[0], a->number[0], a->number[0]};
+  const double truncate = a->numbers > 1 ? a->number[1] : usual_truncate;
+  return take(a, falt_kernel_gaussian(&made, a->space, sigma, NULL, truncate), &made, kernel, error);
 }
 
 static bool make_log(arguments *a, cli_kernel *kernel, io_error *error) {
-  int64_t radius;
+  falt_kernel made;
   if (!read_numbers(a, 1, 2, error)) return false;
-  if (!(a->number[0] > 0)) return wrong_form(a, "SIGMA must be above 0", error);
-  double *g = make_bell(a, a->number[0], a->numbers > 1 ? a->number[1] : 4, &radius, error);
-  bool ok = g && allocate_cube(kernel, a->space, 2 * radius + 1, error);
-  for (int axis = 3 - a->space; ok && axis < 3; axis++) {
-    add_lines(kernel, a->space, 1, axis, g + 2 * radius + 1, g);
-  }
-  free(g);
-  return ok;
+  const double sigma[3] = {a->number[0], a->number[0], a->number[0]};
+  const double truncate = a->numbers > 1 ? a->number[1] : usual_truncate;
+  return take(a, falt_kernel_log(&made, a->space, sigma, truncate), &made, kernel, error);
 }
 
 static bool make_unsharp(arguments *a, cli_kernel *kernel, io_error *error) {
-  int64_t radius;
+  falt_kernel made;
   if (!read_numbers(a, 2, 2, error)) return false;
-  double *g = make_bell(a, a->number[0], 4, &radius, error), amount = a->number[1];
-  bool ok = g && allocate_cube(kernel, a->space, 2 * radius + 1, error);
-  if (ok) {
-    add_lines(kernel, a->space, -amount, -1, NULL, g);
-    kernel->value[cli_kernel_count(kernel) / 2] += 1 + amount;
-  }
-  free(g);
-  return ok;
+  const double sigma[3] = {a->number[0], a->number[0], a->number[0]};
+  return take(a, falt_kernel_unsharp(&made, a->space, sigma, a->number[1], usual_truncate), &made, kernel, error);
 }
-
-/* ---- the rest */
 
 static bool read_sizes(const arguments *a, int64_t size[3], int *count, io_error *error) {
   const char *at = a->text ? a->text : "";
@@ -201,53 +147,20 @@ static bool read_sizes(const arguments *a, int64_t size[3], int *count, io_error
 }
 
 static bool make_box(arguments *a, cli_kernel *kernel, io_error *error) {
+  falt_kernel made;
   int64_t read[3], size[3] = {1, 1, 1};
   int count;
   if (!read_sizes(a, read, &count, error)) return false;
   if (count > a->space) return wrong_form(a, "more sizes than the data has axes", error);
-  int axes = count == 1 ? a->space : count;
+  const int axes = count == 1 ? a->space : count;
   for (int i = 0; i < axes; i++) size[3 - axes + i] = read[count == 1 ? 0 : i];
-  if (!cli_kernel_allocate(size, kernel, error)) return false;
-  int64_t taps = cli_kernel_count(kernel);
-  for (int64_t i = 0; i < taps; i++) kernel->value[i] = 1.0 / (double)taps;
-  kernel->rank = 1;
-  return true;
+  return take(a, falt_kernel_box(&made, size), &made, kernel, error);
 }
 
-static bool make_emboss(arguments *a, cli_kernel *kernel, io_error *error) {
-  static const double taps[9] = {-2, -1, 0, -1, 1, 1, 0, 1, 2};
-  if (a->text) return wrong_form(a, "it takes no number", error);
-  if (!allocate_cube(kernel, 2, 3, error)) return false;
-  memcpy(kernel->value, taps, sizeof taps);
-  return true;
-}
-
-/* Distance of (x, y) from the segment of length 2*half through the origin in direction (c, s). */
-static double segment_distance(double x, double y, double c, double s, double half) {
-  double along = fabs(x * c + y * s), across = x * s - y * c;
-  const double beyond = along > half ? along - half : 0;
-  return sqrt(beyond * beyond + across * across);
-}
-
-/* A line of LENGTH pixels, ANGLE degrees anticlockwise from the x axis as the picture is seen (y points down). A pixel
- * weighs 1 less its distance from the line, so that a line between pixels is shared by them. */
 static bool make_motion(arguments *a, cli_kernel *kernel, io_error *error) {
+  falt_kernel made;
   if (!read_numbers(a, 1, 2, error)) return false;
-  if (!(a->number[0] >= 1 && a->number[0] <= 1e4)) return wrong_form(a, "LENGTH must be 1 to 10000", error);
-  double half = (a->number[0] - 1) / 2, angle = a->numbers > 1 ? fmod(a->number[1], 360) * (M_PI / 180) : 0;
-  double c = cos(angle), s = -sin(angle), small = 1e-9, sum = 0;
-  int64_t rx = (int64_t)ceil(half * fabs(c) + 1 - small) - 1, ry = (int64_t)ceil(half * fabs(s) + 1 - small) - 1;
-  if (!cli_kernel_allocate((const int64_t[3]){1, 2 * ry + 1, 2 * rx + 1}, kernel, error)) return false;
-  double *value = kernel->value;
-  for (int64_t y = -ry; y <= ry; y++) {
-    for (int64_t x = -rx; x <= rx; x++, value++) {
-      double weight = 1 - segment_distance((double)x, (double)y, c, s, half);
-      *value = weight > small ? weight : 0;
-      sum += *value;
-    }
-  }
-  for (int64_t i = 0; i < cli_kernel_count(kernel); i++) kernel->value[i] /= sum;
-  return true;
+  return take(a, falt_kernel_motion(&made, a->number[0], a->numbers > 1 ? a->number[1] : 0), &made, kernel, error);
 }
 
 /* ---- the table */
@@ -305,11 +218,12 @@ const char *cli_kernel_suggestion(const char *text, char *hint, size_t size) {
   return cli_suggestion(name, names, NAMED, hint, size);
 }
 
-bool cli_kernel_named(const char *text, int space, cli_kernel *kernel, io_error *error) {
+bool cli_kernel_named(const char *text, int space, bool dense, cli_kernel *kernel, io_error *error) {
   int i = find(text);
   const char *colon = strchr(text, ':');
   if (i < 0) return cli_wrong(error, "--kernel %.60s: unknown name", text);
-  arguments a = {.name = named[i].name, .text = colon ? colon + 1 : NULL, .form = named[i].form, .space = space};
+  arguments a = {
+      .name = named[i].name, .text = colon ? colon + 1 : NULL, .form = named[i].form, .space = space, .dense = dense};
   if (space < named[i].least || space > named[i].most) {
     return cli_wrong(error, "--kernel %s: only for images, and this input has %d ax%s; choose another kernel", a.name,
                      space, space == 1 ? "is" : "es");

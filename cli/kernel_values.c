@@ -34,6 +34,7 @@ bool cli_kernel_check(const cli_kernel *kernel, int space, io_error *error) {
   }
   for (int64_t i = 0; i < cli_kernel_count(kernel); i++) {
     if (isfinite(kernel->value[i])) continue;
+    if (kernel->factors) return cli_wrong(error, "--kernel: a tap is not finite; give finite numbers");
     return cli_wrong(error, "--kernel: tap %lld,%lld,%lld (z,y,x) is %s; give finite numbers",
                      (long long)(i / size[2] / size[1]), (long long)(i / size[2] % size[1]), (long long)(i % size[2]),
                      isnan(kernel->value[i]) ? "not a number" : "infinite");
@@ -41,11 +42,34 @@ bool cli_kernel_check(const cli_kernel *kernel, int space, io_error *error) {
   return true;
 }
 
+/* Sums of a term's lines multiply. */
+double cli_kernel_sum(const cli_kernel *kernel, double *magnitudes) {
+  const int64_t *size = kernel->size, taps = cli_kernel_count(kernel);
+  const double *value = kernel->value;
+  double sum = 0;
+  *magnitudes = 0;
+  for (int64_t i = 0; i < taps && !kernel->factors; i++) sum += value[i], *magnitudes += fabs(value[i]);
+  for (int term = 0; term < kernel->factors; term++) {
+    double product = 1, most = 1;
+    for (int axis = 0; axis < 3; value += size[axis++]) {
+      double line = 0, magnitude = 0;
+      for (int64_t i = 0; i < size[axis]; i++) line += value[i], magnitude += fabs(value[i]);
+      product *= line;
+      most *= magnitude;
+    }
+    sum += product;
+    *magnitudes += most;
+  }
+  return sum;
+}
+
 bool cli_kernel_normalize(cli_kernel *kernel, io_error *error) {
-  double sum = 0, size = 0;
-  for (int64_t i = 0; i < cli_kernel_count(kernel); i++) sum += kernel->value[i], size += fabs(kernel->value[i]);
+  double size;
+  const double sum = cli_kernel_sum(kernel, &size);
+  const int64_t lines = kernel->factors ? kernel->size[0] + kernel->size[1] + kernel->size[2] : 0;
   if (!(fabs(sum) > 1e-12 * size)) return cli_wrong(error, "--normalize: the kernel's sum is 0; leave it out");
-  for (int64_t i = 0; i < cli_kernel_count(kernel); i++) kernel->value[i] /= sum;
+  for (int64_t i = 0; i < cli_kernel_count(kernel); i++)
+    if (!lines || i % lines >= lines - kernel->size[2]) kernel->value[i] /= sum; /* of each term its last line */
   return true;
 }
 
@@ -57,7 +81,7 @@ static bool is_integer_type(falt_type type) {
 
 falt_type cli_kernel_type(const cli_kernel *kernel, falt_type input) {
   double low = 0, high = 0;
-  bool whole = is_integer_type(input);
+  bool whole = is_integer_type(input) && !kernel->factors;
   for (int64_t i = 0; whole && i < cli_kernel_count(kernel); i++) {
     double value = kernel->value[i];
     whole = value == rint(value);

@@ -62,7 +62,7 @@ static bool split(char *text, cli_case *one) {
 bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error) {
   if (problem->factors) return cli_wrong(error, "@ %.60s: is no filter of factors; leave it out", one->kernel);
   if (!problem->is_filter) return cli_wrong(error, "@ %.60s: only filters take a kernel; leave it out", one->kernel);
-  if (!cli_kernel_make(one->kernel, problem->space, false, kernel, error)) return false;
+  if (!cli_kernel_make(one->kernel, problem->space, true, kernel, error)) return false;
   const int64_t *has = kernel->size, *wants = &problem->filter.size[FALT_D];
   if (memcmp(has, wants, 3 * sizeof *has) == 0) return true;
   cli_kernel_free(kernel);

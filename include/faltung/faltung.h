@@ -549,6 +549,65 @@ FALT_API falt_status falt_convolve(const falt_const_array *src, const falt_const
 FALT_API falt_status falt_problem_filter(falt_problem *problem, const falt_tensor *src, const falt_tensor *taps,
                                          falt_type out_type, bool flip, const falt_options *options);
 
+/* --------------------------------------------------------------------------------------- named kernels */
+
+/* The values of a filter: factors, in the order of falt_problem.factors, or dense taps, row by row. They are
+ * correlation taps, which a true convolution flips; a derivative is positive where values rise along its axis.
+ *
+ * The functions below overwrite *kernel, which falt_kernel_free frees; after a failure it has no values. `space` is 1,
+ * 2 or 3: the kernel covers that many of the last axes, and arrays by axis (depth, height, width) are read there. They
+ * return FALT_INVALID_SIZE for a kernel that is too large: 2^25 taps along an axis are the most. */
+typedef struct falt_kernel {
+  int64_t size[3]; /* depth, height, width */
+  int factors;     /* terms; 0: values are dense taps */
+  int64_t count;   /* of values */
+  double *values;
+  uint64_t reserved[4];
+} falt_kernel;
+
+typedef enum falt_gradient {
+  FALT_SOBEL,   /* -1 0 1 along the axis, 1 2 1 across it */
+  FALT_PREWITT, /* 1 1 1 across it */
+  FALT_SCHARR   /* 3 10 3 across it */
+} falt_gradient;
+
+/* A Gaussian of standard deviation sigma[axis], 0 or more, or its derivative of order[axis], 0 to 16 (NULL: 0), with
+ * int(truncate * sigma + 1/2) taps to each side; scipy's truncate is 4. The taps of order 0 add up to 1. One term.
+ * Since 0.1. */
+FALT_API falt_status falt_kernel_gaussian(falt_kernel *kernel, int space, const double sigma[3], const int order[3],
+                                          double truncate);
+/* The Laplacian of a Gaussian: the sum of its second derivatives, a term an axis. sigma is above 0. Since 0.1. */
+FALT_API falt_status falt_kernel_log(falt_kernel *kernel, int space, const double sigma[3], double truncate);
+/* An unsharp mask: adds `amount` times what a Gaussian blurs away. Two terms. Since 0.1. */
+FALT_API falt_status falt_kernel_unsharp(falt_kernel *kernel, int space, const double sigma[3], double amount,
+                                         double truncate);
+/* The mean of size[axis] elements, at least 1. One term. Since 0.1. */
+FALT_API falt_status falt_kernel_box(falt_kernel *kernel, const int64_t size[3]);
+/* The derivative along an axis (depth, height, width: 0 to 2), smoothed across it. One term. Since 0.1. */
+FALT_API falt_status falt_kernel_gradient(falt_kernel *kernel, falt_gradient gradient, int space, int axis);
+/* The sum of the second differences 1 -2 1 along all axes, a term each. Since 0.1. */
+FALT_API falt_status falt_kernel_laplace(falt_kernel *kernel, int space);
+/* The identity minus the Laplacian. Since 0.1. */
+FALT_API falt_status falt_kernel_sharpen(falt_kernel *kernel, int space);
+/* A relief with light from the upper left, in images: nine dense taps. Since 0.1. */
+FALT_API falt_status falt_kernel_emboss(falt_kernel *kernel);
+/* The mean along a line of `length` pixels, 1 to 10000, `angle` degrees anticlockwise from the x axis, in images whose
+ * y points down. Dense taps. Since 0.1. */
+FALT_API falt_status falt_kernel_motion(falt_kernel *kernel, double length, double angle);
+/* One tap of 1. Since 0.1. */
+FALT_API falt_status falt_kernel_identity(falt_kernel *kernel);
+
+/* Replaces factors by the dense taps that they stand for, 2^24 at most (else FALT_INVALID_SIZE). Since 0.1. */
+FALT_API falt_status falt_kernel_expand(falt_kernel *kernel);
+/* falt_problem_filter for a kernel, whose values will have `type`: sets problem->factors, too. Since 0.1. */
+FALT_API falt_status falt_kernel_problem(falt_problem *problem, const falt_tensor *src, const falt_kernel *kernel,
+                                         falt_type type, falt_type out_type, bool flip, const falt_options *options);
+/* Writes the kernel's `count` values as elements of a type: what falt_plan_create takes as filter_values. Returns
+ * FALT_INVALID_TYPE where the type does not hold one of them. Since 0.1. */
+FALT_API falt_status falt_kernel_pack(const falt_kernel *kernel, falt_type type, void *values);
+/* Frees the values; NULL, and kernels without any, are accepted. Since 0.1. */
+FALT_API void falt_kernel_free(falt_kernel *kernel);
+
 /* ------------------------------------------------------------------------------ asking why; remembering */
 
 /* One candidate of a problem, as falt_explain reports it. */

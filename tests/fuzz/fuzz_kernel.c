@@ -49,7 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     io_error error;
     cli_kernel kernel;
     bool is_name = cli_kernel_is_name(text);
-    if (is_name && is_small(text) && cli_kernel_named(text, space, &kernel, &error)) check_kernel(&kernel, space);
+    if (is_name && is_small(text) && cli_kernel_named(text, space, false, &kernel, &error))
+      check_kernel(&kernel, space);
     if (!is_name && cli_kernel_literal(text, &kernel, &error)) check_kernel(&kernel, space);
   }
   free(text);
