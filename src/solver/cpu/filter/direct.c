@@ -127,11 +127,16 @@ static int64_t band_height(const falt_direct_plan *plan) {
   return falt_min(plan->rows.out[1], plan->band * plan->out_step);
 }
 
+/* Whether planes of results share planes of input, which then stay near as a whole. */
+static bool shares_planes(const falt_rows *rows) {
+  return rows->taps[0] > 1 && rows->out[0] > 1;
+}
+
 /* Input rows that a task keeps near: a tile's window, or in 3D the windows of all bands of the block. */
 static int64_t rows_kept(const falt_direct_plan *plan) {
   const falt_rows *rows = &plan->rows;
-  bool planes = rows->taps[0] > 1;
-  return reach(rows, 1, planes ? plan->block[1] : band_height(plan)) * (planes ? reach(rows, 0, 1) : 1);
+  const int64_t depth = rows->taps[0] > 1 ? reach(rows, 0, 1) : 1;
+  return reach(rows, 1, shares_planes(rows) ? plan->block[1] : band_height(plan)) * depth;
 }
 
 static int64_t row_bytes(const falt_direct_plan *plan, int64_t outputs) {
@@ -146,7 +151,7 @@ static void fit_cache(falt_direct_plan *plan, int64_t widest) {
   plan->block[1] = tile;
   int64_t strip = cache / (rows_kept(plan) * rows->pixel * (int64_t)rows->lane_size);
   plan->block[2] = even_cut(rows->out[2], falt_max(falt_min(strip, widest), LEAST_STRIP), LEAST_STRIP);
-  if (rows->taps[0] == 1) {
+  if (!shares_planes(rows)) {
     plan->block[1] = rows->out[1];
     return;
   }
@@ -186,9 +191,9 @@ static void place_segment(falt_direct_plan *plan, falt_direct_windows *windows, 
 static void lay_scratch(falt_direct_plan *plan) {
   const falt_rows *rows = &plan->rows;
   falt_direct_scratch *s = &plan->scratch;
-  bool planes = rows->taps[0] > 1, place_all = plan->begin < plan->end;
-  plan->depth = planes ? reach(rows, 0, 1) : 1;
-  plan->height = reach(rows, 1, planes ? plan->block[1] : band_height(plan));
+  bool place_all = plan->begin < plan->end;
+  plan->depth = rows->taps[0] > 1 ? reach(rows, 0, 1) : 1;
+  plan->height = reach(rows, 1, shares_planes(rows) ? plan->block[1] : band_height(plan));
   plan->chunk = falt_max(1, CHUNK / rows->pixel);
   plan->chunk = falt_min(plan->chunk, plan->block[2]);
   int64_t pointers = 0, most = plan->band, block = plan->block[2], wide = rows->out[2];
