@@ -51,7 +51,7 @@ class ProblemStruct(Structure):
         ("alpha", c_double), ("beta", c_double),
         ("has_scale", c_bool), ("has_bias", c_bool), ("has_residual", c_bool),
         ("activation", c_int), ("act_a", c_double), ("act_b", c_double), ("count_pad", c_bool),
-        ("pool", c_int64 * 3), ("filter_when", c_int), ("reserved", c_uint64 * 4),
+        ("pool", c_int64 * 3), ("filter_when", c_int), ("factors", c_int), ("reserved", c_uint64 * 4),
     ]
 
 
