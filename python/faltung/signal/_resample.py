@@ -188,14 +188,14 @@ def _filter_of(window: Any, up: int, down: int, dtype: np.dtype) -> tuple[np.nda
 
 
 def sepfir2d(input: Any, hrow: Any, hcol: Any) -> np.ndarray:
-    """Filters rows by hrow and columns by hcol, with mirrored edges; as scipy.signal.sepfir2d.
+    """Filters rows by hrow and columns by hcol, the edges repeated in the mirror ("symm"); as scipy.signal.sepfir2d.
 
     >>> import numpy
     >>> from faltung import signal
     >>> signal.sepfir2d(numpy.eye(3), [0.5, 1, 0.5], [0, 1, 0])
-    array([[1. , 0.5, 0. ],
-           [1. , 1. , 1. ],
-           [0. , 0.5, 1. ]])
+    array([[1.5, 0.5, 0. ],
+           [0.5, 1. , 0.5],
+           [0. , 0.5, 1.5]])
     """
     from ._convolution import part
 
@@ -208,5 +208,5 @@ def sepfir2d(input: Any, hrow: Any, hcol: Any) -> np.ndarray:
     x = x.astype(dtype)
     for taps, axis in ((row, 1), (column, 0)):
         h = taps.astype(dtype).reshape((1, -1) if axis else (-1, 1))
-        x = part(x, h, tuple(k // 2 for k in h.shape), x.shape, 3)
+        x = part(x, h, tuple(k // 2 for k in h.shape), x.shape, 2)
     return x
