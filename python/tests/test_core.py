@@ -115,6 +115,43 @@ def test_other_arrays(random):
         faltung.correlate(x, [])
 
 
+class Exported:
+    """An array of a library that nobody knows: DLPack alone."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_dlpack_and_jax(random):
+    x = random.random((9, 8)).astype("f4")
+    want = faltung.correlate(x, np.ones((3, 3)), boundary="wrap")
+    assert np.array_equal(faltung.correlate(Exported(x), np.ones((3, 3)), boundary="wrap"), want)
+    assert np.allclose(faltung.correlate(Exported(x.T), np.ones((3, 3)), boundary="wrap"), want.T)
+    jax = pytest.importorskip("jax")
+    y = faltung.correlate(jax.numpy.asarray(x), np.ones((3, 3)), boundary="wrap")
+    assert isinstance(y, jax.Array) and np.array_equal(np.asarray(y), want)
+
+
+def test_asyncio_tasks_have_their_own_settings():
+    import asyncio
+
+    async def task(count):
+        with faltung.threads(count):
+            await asyncio.sleep(0.01)
+            return faltung.plan("correlate w=64 s=3").device.threads
+
+    async def both():
+        return await asyncio.gather(task(1), task(2))
+
+    assert asyncio.run(both()) == [1, 2]
+
+
 def test_an_output_that_overlaps_is_refused(random):
     x = random.random(30).astype("f4")
     with pytest.raises(faltung.InvalidArgument, match="shares|overlap|element"):

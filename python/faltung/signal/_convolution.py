@@ -12,8 +12,8 @@ from .._explain import explain
 from .._filter import Kernel, apply
 from .._library import F32, F64
 
-EXACT = 1 << 53  # integers up to it are doubles
-LIMB_BITS = 16
+EXACT = 1 << 45  # sums of integers up to it have errors below a half in doubles, whatever solver adds them
+LIMB_BITS = 12
 
 
 def part(x: np.ndarray, h: np.ndarray, start: tuple[int, ...], size: tuple[int, ...], boundary: int = 0,
@@ -69,11 +69,12 @@ def _complex(x: np.ndarray, h: np.ndarray, start: Any, size: Any, dtype: Any, bo
 
 
 def _integers(x: np.ndarray, h: np.ndarray, start: Any, size: Any, dtype: Any, boundary: int, value: Any) -> np.ndarray:
-    """Exact sums modulo the type's range: in doubles if they hold them, else by limbs of 16 bits."""
+    """Exact sums modulo the type's range: in doubles if they hold them, else by limbs of 12 bits."""
     value = int(value)
     most = max(_magnitude(x), abs(value))
     if most * _magnitude(h) * min(h.size, x.size if boundary == 0 and not value else h.size) < EXACT:
         sums = _real(x, h, start, size, np.float64, boundary, value)
+        np.rint(sums, sums)
         return sums.astype(dtype) if dtype.itemsize == 8 and dtype.kind == "i" else sums.astype(np.int64).astype(dtype)
     total = np.zeros(size, np.uint64)
     count = -(-dtype.itemsize * 8 // LIMB_BITS)
@@ -82,7 +83,7 @@ def _integers(x: np.ndarray, h: np.ndarray, start: Any, size: Any, dtype: Any, b
     for i in range(count):
         for j in range(count - i):
             sums = _real(pieces_x[i], pieces_h[j], start, size, np.float64, boundary, values[i][0])
-            total += sums.astype(np.uint64) << np.uint64(LIMB_BITS * (i + j))
+            total += np.rint(sums, sums).astype(np.uint64) << np.uint64(LIMB_BITS * (i + j))
     return total.astype(dtype)
 
 
@@ -91,9 +92,9 @@ def _magnitude(x: np.ndarray) -> int:
 
 
 def _limbs(x: np.ndarray, count: int) -> list[np.ndarray]:
-    """Parts of 16 bits, the lowest first, of the numbers modulo 2^64."""
+    """Parts of 12 bits, the lowest first, of the numbers modulo 2^64."""
     bits = x.astype(np.int64).view(np.uint64) if x.dtype.kind != "u" else x.astype(np.uint64)
-    return [((bits >> np.uint64(LIMB_BITS * i)) & np.uint64(0xFFFF)).astype(np.float64) for i in range(count)]
+    return [((bits >> np.uint64(LIMB_BITS * i)) & np.uint64((1 << LIMB_BITS) - 1)).astype(np.float64) for i in range(count)]
 
 
 def _tap_by_tap(x: np.ndarray, h: np.ndarray, start: Any, size: Any, dtype: Any, boundary: int, value: Any) -> np.ndarray:
