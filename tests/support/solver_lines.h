@@ -15,6 +15,7 @@ static const char *const solver_lines[] = {
     "correlate h=24 w=50 pixel=3 r=15 s=11 factors=2 value=1 type=u8 filter=given",
     "convolve d=9 h=14 w=20 t=15 r=11 s=9 factors=1 boundary=edge",
     "correlate w=3000 s=301 boundary=reflect101",
+    "forward n=3 c=5 w=700 k=5 s=200 pad=199:0 groups=5 type=f32 layout=ncw bias=1 scale=1",
     "correlate h=70 w=90 r=31 s=33 boundary=edge type=f32",
     "forward n=2 c=9 h=6 w=15 k=70 r=3 s=3 pad=1 type=f64 scale=1 residual=1 act=gelu",
     "forward n=3 c=21 h=13 w=11 k=133 r=3 s=3 pad=1 type=f32 layout=nhwc residual=1 scale=1",

@@ -155,11 +155,20 @@ static const char *fill(falt_fft_plan *plan, const falt_ask *ask) {
   return NULL;
 }
 
+/* The problem as rows. A layer's scale and bias become the epilogue of its channel's rows. */
+static const char *init_rows(falt_rows *rows, const falt_problem *turned, const falt_ask *ask) {
+  falt_problem sums = *turned;
+  sums.has_scale = sums.has_bias = false;
+  const char *reason = falt_rows_init(rows, &sums, ask->device->isa, ask->filter_values);
+  const bool by_channel = turned->has_scale || turned->has_bias;
+  return reason ? reason : by_channel && rows->pixel > 1 ? "channels of one pixel have a scale or bias each" : NULL;
+}
+
 static falt_plan *plan_fft(const falt_solver *solver, falt_ask *ask) {
   falt_problem turned;
   falt_rows rows;
   falt_rows_turn(&turned, ask->problem);
-  const char *reason = falt_rows_init(&rows, &turned, ask->device->isa, ask->filter_values);
+  const char *reason = init_rows(&rows, &turned, ask);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_fft_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;

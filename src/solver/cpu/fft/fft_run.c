@@ -174,12 +174,27 @@ static int64_t out_row(const falt_fft_plan *plan, int i, int64_t o) {
   return o * (plan->tile.cut[i].transformed ? plan->rows.axis[i].stride : 1);
 }
 
+/* One element of a layer's scale or bias. */
+static double factor_at(const falt_fft_plan *plan, const void *factors, int64_t group) {
+  return falt_load(factors, plan->problem.output.type == FALT_F64 ? FALT_F64 : FALT_F32, group);
+}
+
+/* The problem's rows with the epilogue of a box's group, for sums that are to be multiplied by `back`. */
+static falt_rows rows_out(const pair *p, const falt_row_task *box, double back) {
+  const falt_fft_plan *plan = p->e->plan;
+  const falt_problem *problem = &plan->problem;
+  falt_rows rows = plan->rows;
+  const int64_t group = box->slice % rows.groups;
+  rows.epilogue.alpha *= back * (problem->has_scale ? factor_at(plan, p->e->operands->scale, group) : 1);
+  rows.epilogue.beta += problem->has_bias ? factor_at(plan, p->e->operands->bias, group) : 0;
+  return rows;
+}
+
 /* A plane's results, which are to be multiplied by `back`, a power of two. */
 static void store_box(const pair *p, const falt_row_task *box, char *plane, double back) {
   const falt_fft_plan *plan = p->e->plan;
   const int64_t width = ((box->end[2] - box->begin[2] - 1) * plan->rows.axis[2].stride + 1) * plan->rows.pixel;
-  falt_rows rows = plan->rows;
-  if (!plan->exact) rows.epilogue.alpha *= back;
+  const falt_rows rows = rows_out(p, box, plan->exact ? 1 : back);
   for (int64_t z = box->begin[0]; z < box->end[0]; z++)
     for (int64_t y = box->begin[1]; y < box->end[1]; y++) {
       const int64_t row =
@@ -224,6 +239,7 @@ static void sum_row(const pair *p, const falt_row_task *box, const void *source,
 static void sum_box(const pair *p, const falt_row_task *box) {
   const falt_fft_plan *plan = p->e->plan;
   const falt_rows *rows = &plan->rows;
+  const falt_rows out = rows_out(p, box, 1);
   const falt_axis *axis = rows->axis;
   for (int64_t z = box->begin[0]; z < box->end[0]; z++)
     for (int64_t y = box->begin[1]; y < box->end[1] && !falt_cancelled(); y++) {
@@ -235,7 +251,7 @@ static void sum_box(const pair *p, const falt_row_task *box) {
                                                 y * axis[1].stride - axis[1].pad[0] + r * axis[1].dilation);
           sum_row(p, box, source, taps, t == 0 && r == 0);
         }
-      store_row(p, rows, box, z, y, plane_of(p, 0));
+      store_row(p, &out, box, z, y, plane_of(p, 0));
     }
 }
 
