@@ -1,4 +1,4 @@
-/* depthwise-nchw takes narrow types, given filters and both directions, with results like the reference's. */
+/* Layers in NCHW that are transposed to NHWC: narrow types, given filters, both directions; the reference's results. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,32 +42,49 @@ static void fill(char *to, falt_type type, uint64_t seed) {
     falt_store(to, type, (int64_t)i, (double)falt_random_int(&seed, low, 2));
 }
 
-static void check(falt_device *device, const char *line, falt_type type, falt_type weights) {
+static void check(falt_device *device, const char *method, const char *line, falt_type type, falt_type weights) {
   static operands found, expected;
   const bool backward = strncmp(line, "backward", 8) == 0;
   memset(&found, 0, sizeof found);
   fill(backward ? found.output : found.input, type, 3);
   fill(found.filter, weights, 4);
   expected = found;
-  run(device, line, "depthwise-nchw", &found);
+  run(device, line, method, &found);
   run(device, line, "reference", &expected);
   if (memcmp(&found, &expected, sizeof found) != 0) fail_msg("%s: results differ from the reference's", line);
 }
 
-static void test_narrow_types(void **state) {
+static void test_depthwise(void **state) {
   (void)state;
+  const char *method = "depthwise-nchw";
   falt_device *device;
   assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
-  check(device, "forward n=2 c=38 h=9 w=11 k=38 r=3 s=3 groups=38 pad=1 type=bf16 filter=given", FALT_BF16, FALT_BF16);
-  check(device, "forward n=1 c=70 h=20 w=17 k=70 r=7 s=7 groups=70 pad=3 type=f16 filter=given", FALT_F16, FALT_F16);
-  check(device, "forward n=1 c=24 h=14 w=14 k=24 r=9 s=9 groups=24 pad=4 type=u8 filter=given", FALT_U8, FALT_S8);
-  check(device, "forward n=1 c=20 w=700 k=20 s=9 groups=20 pad=4 type=s8 filter=given", FALT_S8, FALT_S8);
-  check(device, "backward-data n=2 c=38 h=9 w=31 k=38 r=3 s=3 groups=38 pad=1 stride=2 type=f16 filter=given", FALT_F16,
+  check(device, method, "forward n=2 c=38 h=9 w=11 k=38 r=3 s=3 groups=38 pad=1 type=bf16 filter=given", FALT_BF16,
+        FALT_BF16);
+  check(device, method, "forward n=1 c=70 h=20 w=17 k=70 r=7 s=7 groups=70 pad=3 type=f16 filter=given", FALT_F16,
         FALT_F16);
+  check(device, method, "forward n=1 c=24 h=14 w=14 k=24 r=9 s=9 groups=24 pad=4 type=u8 filter=given", FALT_U8,
+        FALT_S8);
+  check(device, method, "forward n=1 c=20 w=700 k=20 s=9 groups=20 pad=4 type=s8 filter=given", FALT_S8, FALT_S8);
+  check(device, method, "backward-data n=2 c=38 h=9 w=31 k=38 r=3 s=3 groups=38 pad=1 stride=2 type=f16 filter=given",
+        FALT_F16, FALT_F16);
+  falt_device_destroy(&device);
+}
+
+static void test_dense(void **state) {
+  (void)state;
+  const char *method = "fprop-nchw";
+  falt_device *device;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  check(device, method, "forward n=2 c=38 h=9 w=11 k=70 r=3 s=3 pad=1 type=bf16 filter=given", FALT_BF16, FALT_BF16);
+  check(device, method, "forward n=3 c=70 h=20 w=17 k=9 r=1 s=1 type=f16 filter=given", FALT_F16, FALT_F16);
+  check(device, method, "forward n=1 c=24 h=14 w=14 k=24 r=3 s=3 stride=2 type=bf16 out-type=f32 filter=given",
+        FALT_BF16, FALT_BF16);
+  check(device, method, "forward n=1 c=20 w=700 k=20 s=9 pad=4 type=u8 filter=given out-type=u8", FALT_U8, FALT_S8);
   falt_device_destroy(&device);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_narrow_types)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_depthwise), cmocka_unit_test(test_dense)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

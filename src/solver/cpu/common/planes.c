@@ -1,0 +1,133 @@
+/* Images between NCHW and NHWC: blocks of channels by pixels, transposed in registers. Narrow elements become f32 on
+ * the way, in blocks that stay in the first cache. */
+#include "solver/cpu/common/planes.h"
+
+#include <math.h>
+
+#include "core/memory.h"
+#include "solver/cpu/common/widen.h"
+#include "solver/cpu/filter/filter_kernels.h"
+#include "solver/cpu/fprop/layer_kernels.h"
+
+enum { CHANNELS = 64, PIXELS = 64 /* of a block */, TASK = 4 /* blocks along the pixels */ };
+
+int64_t falt_planes_pixels(const falt_tensor *t) {
+  return t->size[FALT_D] * t->size[FALT_H] * t->size[FALT_W];
+}
+
+bool falt_planes_adjacent(const falt_tensor *t) {
+  int64_t stride = 1;
+  for (int dim = FALT_W; dim >= FALT_D; dim--) {
+    if (t->size[dim] > 1 && t->stride[dim] != stride) return false;
+    stride *= t->size[dim];
+  }
+  return stride > 1;
+}
+
+falt_tensor falt_planes_packed(const falt_tensor *planar, int64_t images, falt_type type) {
+  static const int outwards[] = {FALT_G, FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
+  falt_tensor t = *planar;
+  int64_t stride = 1;
+  t.type = type;
+  t.size[FALT_N] = images;
+  t.offset = 0;
+  for (int i = 0; i < FALT_DIMS; i++) {
+    t.stride[outwards[i]] = stride;
+    stride *= t.size[outwards[i]];
+  }
+  return t;
+}
+
+/* ---- blocks */
+
+/* Rows of `n` neighbours, `apart` elements from each other. */
+typedef struct side {
+  char *data;
+  falt_type type;
+  int64_t apart;
+} side;
+
+typedef struct moving {
+  const falt_planes *planes;
+  const falt_layer_kernels *kernels;
+  const falt_filter_kernels *rows;
+  int64_t channels, pixels;
+  int64_t channel_blocks, pixel_blocks; /* the latter TASK at a time */
+} moving;
+
+/* `count` rows of n elements of one side in f32: where they lie, or converted to `room`. */
+static side as_floats(const moving *m, side from, int64_t count, int64_t n, float *room) {
+  const int64_t apart = from.apart * (int64_t)falt_type_size(from.type);
+  if (from.type == FALT_F32) return from;
+  for (int64_t k = 0; k < count; k++)
+    m->rows->load[FALT_LANE_F32][from.type](room + k * n, from.data + k * apart, 1, n);
+  return (side){(char *)room, FALT_F32, n};
+}
+
+/* Element j of each of n rows of `from` to row j of `to`. */
+static void move_block(const moving *m, side from, side to, int64_t n, int64_t count) {
+  static const falt_row_epilogue none = {.alpha = 1, .low = -INFINITY, .high = INFINITY};
+  const int64_t apart = to.apart * (int64_t)falt_type_size(to.type);
+  float loaded[CHANNELS * PIXELS], turned[CHANNELS * PIXELS];
+  const side source = as_floats(m, from, n, count, loaded);
+  const side result = to.type == FALT_F32 ? to : (side){(char *)turned, FALT_F32, n};
+  m->kernels->copy(&(falt_layer_copy){.from = (const float *)(const void *)source.data,
+                                      .to = (float *)(void *)result.data,
+                                      .step = source.apart,
+                                      .from_pitch = 1,
+                                      .to_pitch = result.apart,
+                                      .n = n,
+                                      .count = count});
+  for (int64_t k = 0; k < count && to.type != FALT_F32; k++)
+    m->rows->store[FALT_LANE_F32][to.type](to.data + k * apart, 1, turned + k * n, n, &none, false);
+}
+
+static side side_at(void *data, falt_type type, int64_t at, int64_t apart) {
+  return (side){(char *)data + at * (int64_t)falt_type_size(type), type, apart};
+}
+
+static void move_task(void *context, int64_t index) {
+  const moving *m = context;
+  const falt_planes *p = m->planes;
+  const falt_tensor *t = p->planar;
+  const int64_t apart = t->stride[p->channel];
+  const int64_t begin = index % m->pixel_blocks * TASK * PIXELS, rest = index / m->pixel_blocks;
+  const int64_t channel = rest % m->channel_blocks * CHANNELS, image = rest / m->channel_blocks;
+  const int64_t channels = falt_min(CHANNELS, m->channels - channel), end = falt_min(begin + TASK * PIXELS, m->pixels);
+  const int64_t plane = t->offset + (p->first + image) * t->stride[FALT_N] + channel * apart;
+  for (int64_t pixel = begin; pixel < end && !falt_cancelled(); pixel += PIXELS) {
+    const int64_t pixels = falt_min(PIXELS, end - pixel);
+    const side planar = side_at(p->data, t->type, plane + pixel, apart);
+    const side packed = side_at(p->packed, p->type, (image * m->pixels + pixel) * m->channels + channel, m->channels);
+    if (p->back)
+      move_block(m, packed, planar, pixels, channels);
+    else
+      move_block(m, planar, packed, channels, pixels);
+  }
+}
+
+void falt_planes_move(const falt_device *device, const falt_planes *planes) {
+  moving m = {.planes = planes,
+              .kernels = falt_layer_kernels_for(device->isa),
+              .rows = falt_filter_kernels_for(device->isa),
+              .channels = planes->planar->size[planes->channel],
+              .pixels = falt_planes_pixels(planes->planar)};
+  m.channel_blocks = falt_ceil_div(m.channels, CHANNELS);
+  m.pixel_blocks = falt_ceil_div(m.pixels, TASK * PIXELS);
+  falt_parallel_for(device->threads, planes->images * m.channel_blocks * m.pixel_blocks, move_task, &m);
+}
+
+/* ---- estimate */
+
+/* Operations in the time of transposing an element, in the caches: what comes from memory is in the child's estimate.
+ */
+static const double each = 16;
+
+double falt_planes_seconds(const falt_device *device, const falt_tensor *planar, falt_type type, bool back) {
+  const bool narrow = planar->type != FALT_F32;
+  const falt_tensor packed = falt_planes_packed(planar, planar->size[FALT_N], type);
+  double flops = each * (double)falt_tensor_count(planar);
+  if (narrow) flops += (back ? falt_narrow_flops : falt_widen_flops)(planar);
+  if (type != FALT_F32) flops += (back ? falt_widen_flops : falt_narrow_flops)(&packed);
+  return falt_roofline(device, FALT_F32, flops, 1, 0);
+}
