@@ -200,6 +200,8 @@ class Jax(Numpy):
 
     @staticmethod
     def view(array: Any) -> View:
+        if isinstance(array, np.ndarray):
+            return Numpy.view(array)
         (device,) = array.devices()
         if device.platform == "cpu":
             return Numpy.view(np.asarray(array))

@@ -128,14 +128,24 @@ class Exported:
         return self.array.__dlpack_device__()
 
 
-def test_dlpack_and_jax(random):
+def test_dlpack(random):
     x = random.random((9, 8)).astype("f4")
     want = faltung.correlate(x, np.ones((3, 3)), boundary="wrap")
     assert np.array_equal(faltung.correlate(Exported(x), np.ones((3, 3)), boundary="wrap"), want)
     assert np.allclose(faltung.correlate(Exported(x.T), np.ones((3, 3)), boundary="wrap"), want.T)
+
+
+def test_jax(random):
     jax = pytest.importorskip("jax")
+    x = random.random((9, 8)).astype("f4")
+    want = faltung.correlate(x, np.ones((3, 3)), boundary="wrap")
     y = faltung.correlate(jax.numpy.asarray(x), np.ones((3, 3)), boundary="wrap")
     assert isinstance(y, jax.Array) and np.array_equal(np.asarray(y), want)
+    from faltung import ndimage
+
+    whole = (x * 100).astype("u1")
+    z = ndimage.gaussian_filter(jax.numpy.asarray(whole), 1)
+    assert isinstance(z, jax.Array) and np.array_equal(np.asarray(z), ndimage.gaussian_filter(whole, 1))
 
 
 def test_asyncio_tasks_have_their_own_settings():

@@ -70,13 +70,16 @@ def check_origin(origin: int, taps: int, name: str) -> None:
 class Input:
     """An input array with its library, and the output that the caller wants."""
 
-    __slots__ = ("library", "array", "given", "dtype", "shape", "out", "out_dtype", "is_truth")
+    __slots__ = ("library", "array", "given", "dtype", "shape", "out", "out_dtype", "is_truth", "finish")
 
     def __init__(self, given: Any, output: Any = None, complex_output: bool = False):
         library = _arrays.library_of(given)
         if library is None or library is _arrays.Interface:
             library, given = (_arrays.Numpy, np.asarray(given)) if library is None else _arrays.take(given)
         self.library, self.given, self.array = library, given, given
+        self.finish = library.finish
+        if library is _arrays.Jax and next(iter(given.devices())).platform == "cpu":
+            self.library = library = _arrays.Numpy  # JAX's memory, which numpy reads as it is
         if library is _arrays.Numpy and type(given) is not np.ndarray:
             self.array = np.asarray(given)
         self.dtype: np.dtype = library.type_of(self.array)
@@ -130,7 +133,7 @@ class Input:
         if self.is_truth:
             result = result != 0
         if self.out is None:
-            return self.library.finish(result, self.given)
+            return self.finish(result, self.given)
         if self.out is not result:
             if isinstance(self.out, np.ndarray):
                 np.copyto(self.out, result, casting="unsafe")

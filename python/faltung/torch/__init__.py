@@ -14,7 +14,7 @@ import torch
 from . import _ops
 
 __all__ = ["avg_pool1d", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
-           "conv_transpose3d", "filter2d", "max_pool1d", "max_pool2d", "max_pool3d", "nn"]
+           "conv_transpose3d", "filter2d", "max_pool1d", "max_pool2d", "max_pool3d", "nn", "optimize"]
 
 _BOUNDARY = {"zeros": 0, "constant": 0, "replicate": 1, "edge": 1, "symmetric": 2, "reflect": 3, "reflect101": 3,
              "circular": 4, "wrap": 4}
@@ -273,3 +273,4 @@ def filter2d(x: torch.Tensor, kernel: torch.Tensor, boundary: str = "reflect101"
 
 
 from . import nn  # noqa: E402  (its modules call the functions above)
+from ._optimize import optimize  # noqa: E402

@@ -14,7 +14,7 @@ __all__ = ["AvgPool1d", "AvgPool2d", "AvgPool3d", "Conv1d", "Conv2d", "Conv3d", 
 def _conv(name: str, function: Any) -> type:
     def _conv_forward(self: Any, input: torch.Tensor, weight: torch.Tensor, bias: Any) -> torch.Tensor:
         return function(input, weight, bias, self.stride, self.padding, self.dilation, self.groups,
-                        padding_mode=self.padding_mode)
+                        padding_mode=self.padding_mode, activation=getattr(self, "activation", None))
 
     base = getattr(torch.nn, name)
     return type(name, (base,), {"_conv_forward": _conv_forward, "__module__": __name__,

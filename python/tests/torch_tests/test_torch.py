@@ -156,6 +156,32 @@ def test_modules_and_compile():
         close(a.grad, b.grad, 1e-3)
 
 
+class Block(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = torch.nn.Conv2d(3, 8, 3, padding=1, padding_mode="reflect"), torch.nn.BatchNorm2d(8)
+        self.second, self.shared = torch.nn.Conv2d(8, 8, 1), torch.nn.Conv2d(8, 8, 3, padding=1)
+
+    def forward(self, x):
+        y = F.relu(self.norm(self.first(x)))
+        z = torch.sigmoid(self.second(y))
+        return self.shared(torch.relu(self.shared(y))) + z
+
+
+def test_optimize():
+    torch.manual_seed(2)
+    model, x = Block(), torch.randn(2, 3, 9, 9)
+    model(x)  # running statistics of its own
+    model.eval()
+    fast = ours.optimize(model, x)
+    with torch.no_grad():
+        close(fast(x), model(x), 1e-4)
+    modules = dict(fast.named_modules())
+    assert "norm" not in modules and type(modules["first"]) is ours.nn.Conv2d and "norm" in dict(model.named_modules())
+    assert (modules["first"].activation, modules["second"].activation) == ("relu", "sigmoid")
+    assert getattr(modules["shared"], "activation", None) is None  # called twice, followed by relu once
+
+
 def test_autocast():
     x, w = torch.randn(1, 4, 8, 8), torch.randn(4, 4, 3, 3)
     with torch.autocast("cpu", dtype=torch.bfloat16):
