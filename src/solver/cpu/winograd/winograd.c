@@ -11,7 +11,7 @@
 
 #include "core/memory.h"
 
-enum { CHAIN = 16, LEAST_BLOCK = 6, PAD = 16 };
+enum { CHAIN = 16, LEAST_BLOCK = 24, PAD = 16 };
 
 /* tests/solver/cpu/winograd/test_winograd.c measures the errors again. */
 const falt_winograd_traits falt_winograd_forms[FALT_WINOGRAD_FORMS] = {
@@ -67,8 +67,9 @@ static bool can_be_packed(const falt_winograd_plan *plan) {
 
 /* Operations in the time of transforming one element of an input or of a sum and storing it, as measured. */
 static const double each_input = 20, each_sum = 20, gathered = 40, scattered = 40;
-/* Bytes per second that products read of filters beyond the second-level cache, for each of memory's. */
-static const double reading = 1;
+/* Bytes that memory copies while products read one of the filter, which is read for each block unless the last cache
+ * has it. */
+static const double reading = 3;
 
 static double estimate(const falt_winograd_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
@@ -82,7 +83,8 @@ static double estimate(const falt_winograd_plan *plan, const falt_device *device
   const double outputs =
       tiles * elements * columns * (falt_tensor_unit(&p->output, FALT_C) ? each_sum : each_sum + scattered);
   const double filter = (double)plan->group * groups * sizeof(float);
-  const double bytes = falt_problem_bytes(p) + filter * (double)plan->blocks.count * reading;
+  const double times = filter > (double)device->caches.l3 / 2 ? (double)plan->blocks.count : 1;
+  const double bytes = falt_problem_bytes(p) + filter * times * reading;
   const double share = falt_layer_share(falt_layer_most(&plan->panels));
   return falt_roofline(device, FALT_F32, products + share * (inputs + outputs + falt_winograd_pack_work(plan)), share,
                        bytes);
@@ -119,11 +121,11 @@ static void set_panels(falt_winograd_plan *plan) {
 
 /* Blocks whose transforms and sums stay in the second-level cache, so many that threads have equal shares; chunks of
  * panels where tiles are too few. */
-static void set_tasks(falt_winograd_plan *plan) {
-  const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 2 * threads;
+static void set_tasks(falt_winograd_plan *plan, const falt_device *device) {
+  const int64_t threads = falt_threads_count(device->threads), wanted = threads == 1 ? 1 : 2 * threads;
   const int64_t panels = plan->layer.p.output.size[FALT_G] * plan->panels.count; /* of all groups */
   const int64_t tile = plan->elements * (plan->depth + plan->width) * (int64_t)sizeof(float);
-  const int64_t cached = (int64_t)(plan->base.device->caches.l2 * 3 / 4) / tile;
+  const int64_t cached = (int64_t)(device->caches.l2 * 3 / 4) / tile;
   const int64_t block = falt_max(LEAST_BLOCK, cached / plan->rows * plan->rows);
   int64_t blocks = falt_ceil_div(plan->all, block);
   if (blocks >= threads || panels < threads) blocks = falt_min(plan->all, falt_round_up(blocks, threads));
@@ -180,16 +182,19 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-/* The fastest form whose error the budget allows; if there is none, the form of the smallest error. */
+/* The fastest form whose error the budget allows; if there is none, the form of the smallest error. Forms have
+ * different bits, so a deterministic choice knows nothing of this machine. */
 static falt_winograd_form best_form(falt_winograd_plan *plan, const falt_ask *ask) {
   falt_winograd_form best = FALT_WINOGRAD_FORMS;
   double seconds = INFINITY, error = INFINITY;
+  const bool steady = ask->budget->deterministic && ask->device->steady;
+  const falt_device *device = steady ? ask->device->steady : ask->device;
   for (int i = 0; i < FALT_WINOGRAD_FORMS; i++) {
     if (falt_winograd_forms[i].taps != plan->layer.p.filter.size[FALT_W]) continue;
     set_form(plan, (falt_winograd_form)i);
     if (!can_be_packed(plan)) continue;
-    set_tasks(plan);
-    const double expected = estimate(plan, ask->device), excess = fmax(plan->base.cost.error, ask->budget->max_error);
+    set_tasks(plan, device);
+    const double expected = estimate(plan, device), excess = fmax(plan->base.cost.error, ask->budget->max_error);
     if (excess > error || (excess == error && expected >= seconds)) continue;
     best = (falt_winograd_form)i;
     seconds = expected;
@@ -220,7 +225,7 @@ static falt_plan *plan_winograd(const falt_solver *solver, falt_ask *ask) {
     return falt_refuse(ask, "its transformed filter exceeds 2^63 bytes");
   }
   set_form(plan, form);
-  set_tasks(plan);
+  set_tasks(plan, ask->device);
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;

@@ -170,10 +170,10 @@ static void expect_form(falt_device *device, const char *line, const char *form)
 
 static void test_forms(UNUSED void **state) {
   falt_device *device = device_with("", 2);
-  expect_form(device, "forward c=256 h=28 w=28 k=128 r=3 s=3 pad=1 method=winograd", " F(4,3)x2 ");
+  expect_form(device, "forward c=256 h=112 w=112 k=128 r=3 s=3 pad=1 method=winograd", " F(4,3)x2 ");
   expect_form(device, "forward c=64 h=28 w=28 k=128 r=3 s=3 pad=1 method=winograd", " F(2,3)x2 ");
-  expect_form(device, "forward c=64 h=28 w=28 k=128 r=3 s=3 pad=1 method=winograd max-error=1e-6", " F(4,3)x2 ");
-  expect_form(device, "forward c=128 h=60 w=60 k=128 r=3 s=3 pad=1 method=winograd max-error=1e-5", " F(6,3)x2 ");
+  expect_form(device, "forward c=64 h=112 w=112 k=128 r=3 s=3 pad=1 method=winograd max-error=1e-6", " F(4,3)x2 ");
+  expect_form(device, "forward c=128 h=240 w=240 k=128 r=3 s=3 pad=1 method=winograd max-error=1e-5", " F(6,3)x2 ");
   expect_form(device, "forward c=128 w=4000 k=128 s=3 pad=1 method=winograd", " F(4,3) ");
   expect_form(device, "forward c=256 h=28 w=28 k=128 r=5 s=5 pad=2 method=winograd", " F(2,5)x2 ");
   falt_plan *plan = NULL;
