@@ -66,10 +66,12 @@ static bool can_be_packed(const falt_winograd_plan *plan) {
 /* ---- estimate */
 
 /* Operations in the time of transforming one element of an input or of a sum and storing it, as measured. */
-static const double each_input = 20, each_sum = 20, gathered = 40, scattered = 40;
+static const double each_input = 36, each_sum = 36, gathered = 24, scattered = 24;
+/* Steps of the depth that take as long as beginning a block of sums and storing it. */
+static const double leaving = 16;
 /* Bytes that memory copies while products read one of the filter, which is read for each block unless the last cache
  * has it. */
-static const double reading = 3;
+static const double reading = 3.5;
 
 static double estimate(const falt_winograd_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
@@ -77,7 +79,7 @@ static double estimate(const falt_winograd_plan *plan, const falt_device *device
   const double groups = (double)p->output.size[FALT_G], tiles = groups * (double)plan->all;
   const double columns = (double)(plan->vectors * layer->kernels->width), depth = (double)plan->depth;
   const double chunks = falt_max(1, plan->chunks.count / p->output.size[FALT_G]), elements = (double)plan->elements;
-  const double chains = plan->chain ? 1.1 : 1;
+  const double chains = (plan->chain ? 1.1 : 1) * (1 + leaving / depth);
   const double products = 2 * tiles * elements * depth * columns * chains;
   const double inputs = tiles * elements * depth * chunks * (plan->in_place ? each_input : each_input + gathered);
   const double outputs =
