@@ -2,8 +2,8 @@
 
     from faltung import signal        # was: from scipy import signal
 
-Sums are the library's; where Fourier transforms are faster, numpy's. Real floats also in arrays of torch, CuPy and JAX,
-on CPUs and GPUs. scipy is not called.
+Plans of the library compute them; numpy's Fourier transforms where those are predicted to be faster. Real floats also
+in arrays of torch, CuPy and JAX, on CPUs and GPUs. scipy is not called.
 """
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ _EDGES = {"fill": 0, "pad": 0, "wrap": 4, "circular": 4, "symm": 2, "symmetric":
 
 
 class Method(str):
-    """"direct" or "fft", with the planner's reason."""
+    """"direct" or "fft", with the planner's reason; by_library: a plan computes it, which may transform, too."""
 
     reason: str
+    by_library: bool
 
-    def __new__(cls, name: str, reason: str) -> Method:
+    def __new__(cls, name: str, reason: str, by_library: bool = True) -> Method:
         """The name and why."""
         method = super().__new__(cls, name)
-        method.reason = reason
+        method.reason, method.by_library = reason, by_library
         return method
 
 
@@ -123,7 +124,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
     if swap:
         x, h = h, x
     if method == "auto":
-        method = _choose(x, h, mode)
+        method = "direct" if _choose(x, h, mode).by_library else "fft"
     if method == "fft":
         return _back(_by_fft(x, h, mode), like)
     if method != "direct":
@@ -204,7 +205,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any
 def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     """Convolution of a long array with a short one, in floating point; as scipy.signal.oaconvolve.
 
-    By sums where the planner finds them faster than transforms.
+    By the library's plan where that is predicted to be faster than numpy's transforms.
 
     >>> from faltung import signal
     >>> signal.oaconvolve([1.0, 2, 3], [0, 1, 1]).round(12)
@@ -295,8 +296,8 @@ def _choose(x: np.ndarray, h: np.ndarray, mode: str) -> Method:
     sums, solver = _convolution.direct_seconds(large, small, dtype.char not in "efF")
     sums *= 4 if is_complex else 1
     transforms = _convolution.fourier_seconds(large, small, is_complex)
-    reason = f"sums by {solver} take {sums * 1e6:.0f} us, transforms {transforms * 1e6:.0f} us (predicted)"
-    return Method("direct" if sums <= transforms else "fft", reason)
+    reason = f"{solver} takes {sums * 1e6:.0f} us, numpy's transforms {transforms * 1e6:.0f} us (predicted)"
+    return Method("direct" if sums <= transforms and "fft" not in solver else "fft", reason, sums <= transforms)
 
 
 def choose_conv_method(in1: Any, in2: Any, mode: str = "full", measure: bool = False) -> Any:
@@ -307,7 +308,7 @@ def choose_conv_method(in1: Any, in2: Any, mode: str = "full", measure: bool = F
     >>> import numpy
     >>> from faltung import signal
     >>> method = signal.choose_conv_method(numpy.ones(1000), numpy.ones(9))
-    >>> method, "sums by" in method.reason
+    >>> method, "takes" in method.reason
     ('direct', True)
     """
     _, x, h, _ = _pair(in1, in2)
@@ -319,7 +320,7 @@ def choose_conv_method(in1: Any, in2: Any, mode: str = "full", measure: bool = F
         count, _ = timer.autorange() if x.size * h.size < 1 << 24 else (1, 0)
         times[method] = min(timer.repeat(3, max(count // 10, 1))) / max(count // 10, 1)
     name = min(times, key=times.get)
-    reason = f"measured: sums {times['direct'] * 1e6:.0f} us, transforms {times['fft'] * 1e6:.0f} us"
+    reason = f"measured: the library's plan {times['direct'] * 1e6:.0f} us, numpy's transforms {times['fft'] * 1e6:.0f} us"
     return Method(name, reason), times
 
 
