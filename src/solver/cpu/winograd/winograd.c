@@ -71,7 +71,7 @@ static const double each_input = 36, each_sum = 36, gathered = 24, scattered = 2
 static const double leaving = 16;
 /* Bytes that memory copies while products read one of the filter, which is read for each block unless the last cache
  * has it. */
-static const double reading = 3.5;
+static const double reading = 3;
 
 static double estimate(const falt_winograd_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
