@@ -232,7 +232,8 @@ falt_status falt_kernel_unsharp(falt_kernel *kernel, int space, const double sig
 /* Distance of (x, y) from the segment of length 2*half through the origin in direction (c, s). */
 static double segment_distance(double x, double y, double c, double s, double half) {
   const double along = fabs(x * c + y * s), across = x * s - y * c;
-  return along > half ? hypot(along - half, across) : fabs(across);
+  const double beyond = along > half ? along - half : 0;
+  return sqrt(beyond * beyond + across * across); /* hypot would need glibc 2.35 */
 }
 
 /* A pixel weighs 1 less its distance from the line, which pixels beside it share. y points down. */
