@@ -147,7 +147,7 @@ static void expect_rejected(const falt_tile_problem *p, const char *word) {
 static void test_rejected(UNUSED void **state) {
   falt_tile_problem p = volume(3, 64);
   p.taps[0] = 1;
-  expect_rejected(&p, "planes");
+  expect_rejected(&p, "plane");
   p = volume(3, 64);
   p.pixel = 3;
   expect_rejected(&p, "interleaved");

@@ -93,10 +93,10 @@ static void test_rejected(UNUSED void **state) {
   expect_rejected(&p, "stride");
   p = rows(31, 64, 4096);
   p.dilation[2] = 2;
-  expect_rejected(&p, "side by side");
+  expect_rejected(&p, "contiguous");
   p.dilation[2] = 1;
   p.pixel = 3;
-  expect_rejected(&p, "side by side");
+  expect_rejected(&p, "contiguous");
   p = rows(1000, 64, 64);
   expect_rejected(&p, "");
 }
