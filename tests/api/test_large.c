@@ -1,11 +1,11 @@
 /* Tensors beyond 2^31 bytes and beyond 2^31 elements, in memory that is only there where it is touched: rows of small
  * images, so far apart that offsets need 64 bits, have the same results as those of dense images, by every solver on
  * the CPU; elements that a stride of 0 repeats may be as many as one likes. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
