@@ -25,6 +25,7 @@ typedef struct comparison {
   bool leaves_out;       /* a result that is NaN may be a number */
   bool spreads, factors; /* a number may be none; terms of a filter are summed, not its taps */
   bool mixes;            /* inputs are summed before windows are taken apart */
+  double least;          /* of a result's magnitudes: dgrad by such a solver rounds where no dy reaches, too */
   bool splits, hides;    /* a result with an infinite term may be NaN; the reference does not show which have one */
 } comparison;
 
@@ -81,7 +82,12 @@ static double magnitude_at(const comparison *c, int64_t index) {
                                                           : &c->v->magnitudes;
   const falt_guarded *m = &bench->operand[c->which];
   if (c->v->problem->operation == FALT_BACKWARD_MAXPOOL) return c->largest;
-  return falt_load(falt_guarded_data(m), FALT_F64, index);
+  return fmax(c->least, falt_load(falt_guarded_data(m), FALT_F64, index));
+}
+
+static void see_magnitude(void *context, int64_t index) {
+  comparison *c = context;
+  c->least = fmax(c->least, falt_load(falt_guarded_data(&c->v->mixed_magnitudes.operand[c->which]), FALT_F64, index));
 }
 
 static void see_largest(void *context, int64_t index) {
@@ -198,6 +204,7 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && plan->spreads;
     c.factors = (v->factors || v->problem->factors) && plan->factors;
     c.mixes = plan->mixes;
+    if (c.mixes && v->problem->operation == FALT_BACKWARD_DATA) falt_tensor_visit(&o->tensor, see_magnitude, &c);
     c.splits = v->filling == FALT_FILL_NOT_FINITE && plan->splits;
     c.hides = hides_terms(v->problem);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {

@@ -216,7 +216,8 @@ void falt_bench_fill_magnitudes(falt_bench *bench, const falt_problem *problem, 
     fill f = {.to = &bench->operand[i], .from = &from->operand[i]};
     if (!f.to->used || f.to->written) continue;
     if (i == FALT_FILTER && measure == FALT_MEASURE_FACTORED) falt_tensor_visit(&f.to->tensor, add_magnitude, &f);
-    if (is_flat(problem, (falt_operand)i, measure)) f.low = falt_bench_largest(from, (falt_operand)i);
+    if (is_flat(problem, (falt_operand)i, measure))
+      f.low = fmax(falt_bench_largest(from, (falt_operand)i), i == FALT_INPUT ? fabs(problem->boundary_value) : 0);
     falt_tensor_visit(&f.to->tensor, put_magnitude, &f);
   }
   falt_bench_keep(bench);

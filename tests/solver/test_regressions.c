@@ -55,6 +55,9 @@ static const regression lines[] = {
     {"forward c=9 h=1 w=2 k=9 r=3 s=1 groups=9 pad=1x0 boundary=edge type=s32", 81000978},
     /* the verification: products of bf16 below the smallest normal number are zeros */
     {"backward-filter c=1 h=5 w=12 k=26 r=5 s=1 stride=4 type=bf16", 44000815},
+    /* the verification: transforms round relative to the constant beyond the edges, and where no dy reaches */
+    {"forward c=1 h=1 w=1 k=1 r=1 s=1 pad=1 value=0.5", 81235202},
+    {"backward-data c=1 h=1 w=4 k=1 r=1 s=1 out=1x2 type=bf16", 81237857},
     /* separable: terms of infinities cancel to NaN; terms are close to all taps, not to each */
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=s32 rank=2", 281474976710663},
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=u16 rank=3", 4785074604081159},
