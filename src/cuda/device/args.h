@@ -65,7 +65,8 @@ typedef struct falt_cuda_tile_args {
   double alpha, beta, fill;
 } falt_cuda_tile_args;
 
-/* The banded kernel's operands. Columns count elements of a row, channels included; sizes and strides count elements.
+/* The operands of the Toeplitz kernel. Columns count elements of a row, channels included; sizes and strides count
+ * elements.
  */
 typedef struct falt_cuda_toeplitz_args {
   const void *x;

@@ -53,7 +53,7 @@ static bool joins(const falt_tensor *t, int outer, int inner) {
 
 static const char *refusal(const falt_problem *p) {
   return p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_FILTER
-             ? "it computes layers and their gradients by the filter"
+             ? "it computes forward and backward-filter of layers"
          : p->filter.size[FALT_W] == 1                               ? "patches are not wider than a pixel"
          : p->filter.size[FALT_G] != 1                               ? "it takes one group of channels"
          : p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1 ? "it takes 1D and 2D problems only"

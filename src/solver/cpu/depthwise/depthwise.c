@@ -242,7 +242,7 @@ extern const falt_solver falt_solver_depthwise, falt_solver_grouped;
 
 static const char *refusal(const falt_solver *solver, const falt_problem *p) {
   const bool grouped = solver == &falt_solver_grouped;
-  return p->operation == FALT_BACKWARD_FILTER       ? "not the gradient by the filter"
+  return p->operation == FALT_BACKWARD_FILTER       ? "not backward-filter"
          : grouped && !falt_depthwise_is_grouped(p) ? "a group has one channel in and out"
          : !grouped && falt_depthwise_is_grouped(p) ? "a group has more than one channel in and out"
                                                     : NULL;

@@ -61,7 +61,7 @@ static bool wraps(const falt_rows *rows, int i) {
          (rows->out[i] - 1) * axis->stride < rows->in[i];
 }
 
-/* Rows side by side: powers of two, or all. */
+/* Adjacent rows: powers of two, or all. */
 static void list_rows(lengths *all, const line *a, const falt_fft_lane *lane) {
   for (int64_t rows = 1; rows < a->out && rows <= 64; rows *= 2) add(all, a, lane, rows, rows, false);
   if (a->out <= 128) add(all, a, lane, a->out, a->out, false);

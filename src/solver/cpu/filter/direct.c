@@ -6,7 +6,7 @@
 #include "solver/cpu/filter/direct.h"
 #include "core/memory.h"
 
-/* Register tiles are several rows high (filter_lane.h, filter_march.h). A task moves down a strip so narrow that the
+/* Register tiles are several rows high (filter_lane.h, filter_25d.h). A task moves down a strip so narrow that the
  * rows of a tile's window stay in the L2 cache: every input byte is loaded from memory about once. Rows of the lane's
  * type are read in place, and only the columns at the edges use small windows; other rows are converted once into a
  * ring.
@@ -100,8 +100,9 @@ static void set_band(falt_direct_plan *plan) {
   const falt_filter_kernels *kernels = plan->rows.kernels;
   int64_t r = plan->parts[0].r, rows = falt_ceil_div(plan->rows.out[1], plan->out_step);
   plan->band = kernels->tile_rows;
-  plan->march = plan->part_count == 1 && r >= 2 && r <= kernels->march_most && rows >= 2 * r - 1 && rows > plan->band;
-  if (!plan->march) return;
+  plan->blocked =
+      plan->part_count == 1 && r >= 2 && r <= kernels->blocked_most && rows >= 2 * r - 1 && rows > plan->band;
+  if (!plan->blocked) return;
   plan->band = 2 * r - 1;
   for (int64_t count = 3 * r - 1; count < FALT_DIRECT_MOST_BAND && count <= rows; count += r)
     if (band_cost(rows, count, r) <= band_cost(rows, plan->band, r)) plan->band = count;
@@ -269,7 +270,7 @@ static falt_status ready(falt_plan *base) {
  * loads. */
 static double efficiency(const falt_direct_plan *plan) {
   const falt_direct_part *part = &plan->parts[0];
-  double rows = (double)part->r, again = plan->march ? 1 : 0.55 * (plan->rows.kernels->tile_rows - 1);
+  double rows = (double)part->r, again = plan->blocked ? 1 : 0.55 * (plan->rows.kernels->tile_rows - 1);
   if (plan->rows.out[1] < plan->rows.kernels->tile_rows * plan->out_step) return 0.4;
   return 0.95 * rows / (rows + again) * (double)part->s / ((double)part->s + 0.5);
 }
@@ -309,7 +310,7 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_direct_plan *plan = (const falt_direct_plan *)base;
   const falt_filter_kernels *kernels = plan->rows.kernels;
   falt_text_add(text, "(direct %s %dx%d %s%s strip=%lld threads=%d)", falt_isa_name(kernels->isa), kernels->tile_rows,
-                kernels->tile_vectors, plan->rows.lane == FALT_LANE_F32 ? "f32" : "f64", plan->march ? " march" : "",
+                kernels->tile_vectors, plan->rows.lane == FALT_LANE_F32 ? "f32" : "f64", plan->blocked ? " 2.5d" : "",
                 (long long)plan->block[2], falt_threads_count(base->device->threads));
 }
 

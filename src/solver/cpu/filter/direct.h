@@ -38,7 +38,7 @@ typedef struct falt_direct_plan {
   int64_t out_step, in_step; /* rows between neighbours in a tile: of outputs, of inputs */
   int64_t step;              /* elements between taps */
   int64_t band;              /* output rows of the largest kernel call */
-  bool march;                /* bands use the 2.5D kernel, the rest tiles */
+  bool blocked;              /* bands use the 2.5D kernel, the rest tiles */
   int64_t block[3];          /* outputs of a task */
   int64_t depth, height;     /* slots of the windows */
   int64_t begin, end;        /* outputs of a row that read the source in place; begin == end: none */

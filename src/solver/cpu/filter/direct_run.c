@@ -177,7 +177,7 @@ static void call_kernel(const falt_rows *rows, const falt_filter_rows *call) {
   else if (call->count == kernels->tile_rows)
     kernels->tile[rows->lane](call);
   else
-    kernels->march[rows->lane](call);
+    kernels->blocked[rows->lane](call);
 }
 
 /* Computes all parts over n positions and adds them. */
@@ -273,7 +273,7 @@ static void run_band(const walk *w, const band *b) {
 /* How many of `left` rows the next call computes: by 2.5D blocking, a tile or one. */
 static int64_t next_count(const falt_direct_plan *plan, int64_t left) {
   int64_t r = plan->parts[0].r, tile = plan->rows.kernels->tile_rows;
-  if (plan->march && left >= 2 * r - 1 && left > tile) {
+  if (plan->blocked && left >= 2 * r - 1 && left > tile) {
     int64_t count = (left + 1) / r * r - 1;
     if (count != tile) return count;
   }

@@ -3,13 +3,13 @@
 #include "solver/cpu/filter/filter_lane.h"
 #include "solver/cpu/filter/filter_table.h"
 #if FALT_VECTOR_BYTES == 64
-#include "solver/cpu/filter/filter_march.h"
+#include "solver/cpu/filter/filter_25d.h"
 #endif
 
 void FALT_FILTER_TABLE(f64)(falt_filter_kernels *kernels) {
   kernels->tile[FALT_LANE_F64] = tile;
   kernels->single[FALT_LANE_F64] = single;
 #if FALT_VECTOR_BYTES == 64
-  kernels->march[FALT_LANE_F64] = march;
+  kernels->blocked[FALT_LANE_F64] = blocked;
 #endif
 }

@@ -15,8 +15,8 @@
  *             taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x + j*step]
  *
  * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile`, 1 for `single` and `count`
- * for `march`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of an output do not depend
- * on the cut of the work into calls. */
+ * for `blocked`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of an output do not
+ * depend on the cut of the work into calls. */
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
   const void *taps;
@@ -26,7 +26,7 @@ typedef struct falt_filter_rows {
   int64_t step;
   bool accumulate;
   bool stream;                 /* out is not read again soon: bypass the cache where that helps */
-  int count;                   /* output rows (march only): more than r, and r - 1 more than a multiple of r */
+  int count;                   /* output rows (blocked only): more than r, and r - 1 more than a multiple of r */
   const void *const *prefetch; /* NULL, or p_count rows of a later call, to be prefetched; not `single` */
 } falt_filter_rows;
 
@@ -44,10 +44,10 @@ typedef struct falt_filter_kernels {
   int tile_vectors; /* vectors of each in registers, for printed plans */
   void (*tile[FALT_LANE_COUNT])(const falt_filter_rows *call);
   void (*single[FALT_LANE_COUNT])(const falt_filter_rows *call);
-  /* 2.5D blocking, the fastest for filters of few rows, 2 <= r <= march_most (0: not built): every input row is loaded
-   * once. Does not accumulate. */
-  int march_most;
-  void (*march[FALT_LANE_COUNT])(const falt_filter_rows *call);
+  /* 2.5D blocking, the fastest for filters of few rows, 2 <= r <= blocked_most (0: not built): every input row is
+   * loaded once. Does not accumulate. */
+  int blocked_most;
+  void (*blocked[FALT_LANE_COUNT])(const falt_filter_rows *call);
   /* dst[i] = src[i*stride] converted to the lane's type; stride may be negative. */
   void (*load[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, const void *src, int64_t stride, int64_t n);
   /* dst[i*stride] = src[i] through the epilogue; integers rounded to the nearest, ties to even, and saturated, NaN

@@ -8,7 +8,7 @@ enum { PLANE, ROW, COLUMN };
 
 typedef struct blocking_plan {
   falt_taps_plan taps;
-  falt_separable_25d march;
+  falt_separable_25d blocked;
 } blocking_plan;
 
 /* ---- execute */
@@ -16,7 +16,7 @@ typedef struct blocking_plan {
 static void execute(const falt_plan *base, const falt_operands *o) {
   const blocking_plan *plan = (const blocking_plan *)base;
   const falt_tile_problem *p = &plan->taps.problem;
-  const falt_separable_25d *m = &plan->march;
+  const falt_separable_25d *m = &plan->blocked;
   const int x_vector = 16 / p->x_bytes, y_vector = m->width < 16 / p->y_bytes ? m->width : 16 / p->y_bytes;
   falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, x_vector, y_vector);
   args.aligned &= p->x_align % x_vector == 0 && p->y_align % y_vector == 0;
@@ -29,7 +29,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const blocking_plan *plan = (const blocking_plan *)base;
-  const falt_separable_25d *m = &plan->march;
+  const falt_separable_25d *m = &plan->blocked;
   falt_text_add(text, "(%s ", base->solver->name);
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
   falt_text_add(text, "%d rows=%d ahead=%d warps=%d blocks=%d%s)", m->width, m->rows, m->ahead, m->warps, m->blocks,
@@ -46,7 +46,7 @@ static falt_status ready(falt_plan *base) {
   blocking_plan *plan = (blocking_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_separable_25d.cu", .entry = "falt_separable_25d"};
   falt_taps_defines(&kernel, &plan->taps);
-  falt_separable_25d_defines(&kernel, &plan->taps.problem, &plan->march);
+  falt_separable_25d_defines(&kernel, &plan->taps.problem, &plan->blocked);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
 }
 
@@ -54,8 +54,8 @@ static falt_status ready(falt_plan *base) {
 
 static const char *choose(blocking_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
-  const falt_separable_25d *m = &plan->march;
-  if (!falt_separable_25d_choose(&plan->taps.problem, &machine, &plan->march)) return m->rejected;
+  const falt_separable_25d *m = &plan->blocked;
+  if (!falt_separable_25d_choose(&plan->taps.problem, &machine, &plan->blocked)) return m->rejected;
   if (m->across * m->down * m->planes >= INT32_MAX) return "the images have more parts than one launch can number";
   return falt_cuda_holds_fill(&plan->taps.base.problem) ? NULL : "the constant is not a number of the input's type";
 }
@@ -70,10 +70,10 @@ falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask 
   if (!plan) return NULL;
   const char *why = choose(plan);
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
-  plan->taps.args.planes = plan->march.rows;
-  plan->taps.args.blocks[COLUMN] = (int)plan->march.across;
-  plan->taps.args.blocks[ROW] = (int)plan->march.down;
-  plan->taps.args.lines = (unsigned)(plan->march.planes / plan->taps.problem.out[PLANE]);
-  plan->taps.base.cost.seconds = 2e-6 + plan->march.seconds;
+  plan->taps.args.planes = plan->blocked.rows;
+  plan->taps.args.blocks[COLUMN] = (int)plan->blocked.across;
+  plan->taps.args.blocks[ROW] = (int)plan->blocked.down;
+  plan->taps.args.lines = (unsigned)(plan->blocked.planes / plan->taps.problem.out[PLANE]);
+  plan->taps.base.cost.seconds = 2e-6 + plan->blocked.seconds;
   return &plan->taps;
 }

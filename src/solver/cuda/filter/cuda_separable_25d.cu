@@ -146,8 +146,8 @@ __device__ inline const X *next_line(const Args &a, const X *plane, const X *bef
   return plane + max(0, min(folded, a.in[ROW] - 1)) * a.x_row;
 }
 
-__device__ inline void march(const Args &a, const Taps &taps, uint4 (*ring)[SLOTS], const X *x, Y *y, int begin,
-                             int end, const Lane &me, int count) {
+__device__ inline void blocked(const Args &a, const Taps &taps, uint4 (*ring)[SLOTS], const X *x, Y *y, int begin,
+                               int end, const Lane &me, int count) {
   ACC sum[R][V] = {};
   int row = begin - PAD_R;
   const int last = end - PAD_R + R - 1;
@@ -202,5 +202,5 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
 #pragma unroll
   for (int k = 0; k < ROUNDS && !me.inside; k++) me.place[k * WARP] = place(a, me.column + k * WARP + me.lane);
   const int mine = column + me.lane * V;
-  march(a, taps, rings[warp], x, y + mine, begin, end, me, a.out[COLUMN] - mine);
+  blocked(a, taps, rings[warp], x, y + mine, begin, end, me, a.out[COLUMN] - mine);
 }

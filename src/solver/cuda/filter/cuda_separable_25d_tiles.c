@@ -108,13 +108,13 @@ static void estimate(const falt_tile_problem *p, const falt_machine *machine, fa
 
 void falt_separable_25d_each(const falt_tile_problem *p, const falt_machine *machine, falt_tile_search *search) {
   for (int words = 1; words <= 2; words++) {
-    falt_separable_25d march = {.width = words * WORD / p->x_bytes};
-    march.rejected = reason(p, &march);
-    if (!march.rejected) {
-      complete(p, &march);
-      estimate(p, machine, &march);
+    falt_separable_25d blocked = {.width = words * WORD / p->x_bytes};
+    blocked.rejected = reason(p, &blocked);
+    if (!blocked.rejected) {
+      complete(p, &blocked);
+      estimate(p, machine, &blocked);
     }
-    falt_tile_offer(search, &march, march.rejected, march.seconds);
+    falt_tile_offer(search, &blocked, blocked.rejected, blocked.seconds);
   }
 }
 

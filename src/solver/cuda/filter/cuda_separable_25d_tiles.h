@@ -25,6 +25,6 @@ bool falt_separable_25d_choose(const falt_tile_problem *problem, const falt_mach
 
 /* The compile-time parameters of a shape. */
 void falt_separable_25d_defines(falt_cuda_kernel *kernel, const falt_tile_problem *problem,
-                                const falt_separable_25d *march);
+                                const falt_separable_25d *blocked);
 
 #endif

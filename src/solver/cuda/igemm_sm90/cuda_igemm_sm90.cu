@@ -92,8 +92,8 @@ constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memor
 constexpr int GROUP = CLUSTER * CLUSTER_K;              // blocks that share a tile or have adjacent tiles
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
-static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "columns that lie side by side come by 64");
-static_assert(!BY_FILTER || TURN_B != (LINES == 2), "channels lie side by side, or pixels");
+static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "contiguous columns are loaded by 64");
+static_assert(!BY_FILTER || TURN_B != (LINES == 2), "channels are contiguous, or pixels");
 static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cut all fetch all");
 static_assert(!SLICED || !(KEEPS || RESIDENT || SWAPPED || PINGPONG || CLUSTER > 1), "each fetches its own part");
 static_assert(SLICED || !OVER, "other sums are not in shared memory");

@@ -144,7 +144,7 @@ static const char *inapplicable(const falt_ask *ask) {
   if (!falt_reads_filter(p->operation)) return "it computes fprop and dgrad only";
   const char *why = falt_map_type_refusal(ask, source_of(p)->type, p->filter.type);
   if (why) return why;
-  return !has_plain_taps(p) ? "it takes no dilations, and strides in gradients by the data only"
+  return !has_plain_taps(p) ? "it takes no dilations, and strides in dgrad only"
          : !falt_map_takes(source_of(p), FALT_C)
              ? "channels are not contiguous, or strides are not multiples of 16 bytes"
          : is_scattered(p) ? NULL

@@ -262,7 +262,7 @@ static void trim(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w
   *t = less;
 }
 
-/* Bytes that the copy engines fetch, mostly out of the second-level cache. */
+/* Bytes that TMA loads, mostly from the second-level cache. */
 static double fetched(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t) {
   const double shared = t->resident || t->cluster == 1 ? 0 : t->columns * LINE / 4.0; /* loaded by multicast */
   const double stage = stage_bytes(t) - shared;

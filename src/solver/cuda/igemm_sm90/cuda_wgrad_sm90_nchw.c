@@ -70,7 +70,7 @@ static const char *inapplicable(const falt_ask *ask) {
   if (why) return why;
   return !keeps_size(p)                                ? "it takes outputs as large as the input only"
          : !has_three_taps(p)                          ? "a plane of its filter has 3 x 3 taps about the middle"
-         : !unit_of(&p->input) || !unit_of(&p->output) ? "its pixels do not lie side by side"
+         : !unit_of(&p->input) || !unit_of(&p->output) ? "its pixels are not contiguous"
          : p->has_bias                                 ? "it has no bias gradient"
                                                        : NULL;
 }

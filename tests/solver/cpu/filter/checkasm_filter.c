@@ -212,14 +212,14 @@ static void check_single(const falt_filter_kernels *kernels, falt_lane lane) {
 }
 
 static void check_march(const falt_filter_kernels *kernels, falt_lane lane) {
-  if (kernels->march_most < 2) return; /* not built for this instruction set */
+  if (kernels->blocked_most < 2) return; /* not built for this instruction set */
   trial t = new_trial(lane);
   for (int round = 0; round < ROUNDS; round++) {
     random_call(&t, 1, false);
-    int r = t.call.r = pick(2, kernels->march_most);
+    int r = t.call.r = pick(2, kernels->blocked_most);
     t.call.planes = pick(1, 2);
     t.out_rows = t.call.count = pick(1, (MOST_OUT - r + 1) / r - 1) * r + r - 1 + (r == 2 ? 2 : 0);
-    run_trial(kernels, &t, kernels->march[lane]);
+    run_trial(kernels, &t, kernels->blocked[lane]);
   }
   end_trial(&t);
 }
@@ -328,7 +328,7 @@ static double time_call(void (*kernel)(const falt_filter_rows *), const falt_fil
 static void time_kernels(const falt_filter_kernels *kernels, falt_lane lane, int r, int s) {
   trial t = new_trial(lane);
   t.call = (falt_filter_rows){.n = 960, .planes = 1, .r = r, .s = s, .step = 1};
-  t.out_rows = r >= 2 && r <= kernels->march_most ? (MOST_OUT - r + 1) / r * r + r - 1 : kernels->tile_rows;
+  t.out_rows = r >= 2 && r <= kernels->blocked_most ? (MOST_OUT - r + 1) / r * r + r - 1 : kernels->tile_rows;
   if (t.out_rows > MOST_OUT) t.out_rows -= r;
   set_rows(&t);
   set_out(&t);
@@ -337,8 +337,8 @@ static void time_kernels(const falt_filter_kernels *kernels, falt_lane lane, int
   printf("%-9s %s %2dx%-2d single %6.1f  tile %6.1f", falt_isa_name(kernels->isa),
          lane == FALT_LANE_F32 ? "f32" : "f64", r, s, flops / time_call(kernels->single[lane], &t.call) * 1e-9,
          flops * kernels->tile_rows / tile * 1e-9);
-  if (r >= 2 && r <= kernels->march_most)
-    printf("  march %6.1f", flops * t.out_rows / time_call(kernels->march[lane], &t.call) * 1e-9);
+  if (r >= 2 && r <= kernels->blocked_most)
+    printf("  blocked %6.1f", flops * t.out_rows / time_call(kernels->blocked[lane], &t.call) * 1e-9);
   printf(" GFLOP/s\n");
   end_trial(&t);
 }

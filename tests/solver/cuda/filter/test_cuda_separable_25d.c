@@ -1,4 +1,4 @@
-/* Tests of how separable filters are cut that march down the columns on GPUs, and of what they compile to: needs no
+/* Tests of how separable filters are cut that blocked down the columns on GPUs, and of what they compile to: needs no
  * GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -102,7 +102,7 @@ typedef struct marched {
 } marched;
 
 /* With the cut that the solver would choose. */
-static falt_cuda_kernel march(const marched *v) {
+static falt_cuda_kernel blocked(const marched *v) {
   const falt_tile_problem p = {.taps = {1, v->rows, v->columns},
                                .terms = v->terms,
                                .in = {1, 4096, 4096},
@@ -130,7 +130,7 @@ static void test_compile(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof marches / sizeof *marches; i++) {
       if (!is_turn(a, i)) continue;
-      const falt_cuda_kernel kernel = march(&marches[i]);
+      const falt_cuda_kernel kernel = blocked(&marches[i]);
       compile(&kernel, architectures[a], 240, 0);
     }
 }
