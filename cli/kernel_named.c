@@ -66,31 +66,31 @@ static bool take(const arguments *a, falt_status status, falt_kernel *made, cli_
 }
 
 static bool make_identity(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (a->text) return wrong_form(a, "it takes no number", error);
   return take(a, falt_kernel_identity(&made), &made, kernel, error);
 }
 
 static bool make_laplace(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (a->text) return wrong_form(a, "it takes no number", error);
   return take(a, falt_kernel_laplace(&made, a->space), &made, kernel, error);
 }
 
 static bool make_sharpen(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (a->text) return wrong_form(a, "it takes no number", error);
   return take(a, falt_kernel_sharpen(&made, a->space), &made, kernel, error);
 }
 
 static bool make_emboss(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (a->text) return wrong_form(a, "it takes no number", error);
   return take(a, falt_kernel_emboss(&made), &made, kernel, error);
 }
 
 static bool make_gradient(arguments *a, falt_gradient gradient, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   const int axis = a->text ? cli_find_name(a->text, cli_axis_names, 3) : -1;
   if (axis < 0) return wrong_form(a, "no axis", error);
   if (axis < 3 - a->space) return wrong_form(a, "the data has no such axis", error);
@@ -112,7 +112,7 @@ static bool make_scharr(arguments *a, cli_kernel *kernel, io_error *error) {
 static const double usual_truncate = 4;
 
 static bool make_gaussian(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (!read_numbers(a, 1, 2, error)) return false;
   const double sigma[3] = {a->number[0], a->number[0], a->number[0]};
   const double truncate = a->numbers > 1 ? a->number[1] : usual_truncate;
@@ -120,7 +120,7 @@ static bool make_gaussian(arguments *a, cli_kernel *kernel, io_error *error) {
 }
 
 static bool make_log(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (!read_numbers(a, 1, 2, error)) return false;
   const double sigma[3] = {a->number[0], a->number[0], a->number[0]};
   const double truncate = a->numbers > 1 ? a->number[1] : usual_truncate;
@@ -128,7 +128,7 @@ static bool make_log(arguments *a, cli_kernel *kernel, io_error *error) {
 }
 
 static bool make_unsharp(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (!read_numbers(a, 2, 2, error)) return false;
   const double sigma[3] = {a->number[0], a->number[0], a->number[0]};
   return take(a, falt_kernel_unsharp(&made, a->space, sigma, a->number[1], usual_truncate), &made, kernel, error);
@@ -147,7 +147,7 @@ static bool read_sizes(const arguments *a, int64_t size[3], int *count, io_error
 }
 
 static bool make_box(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   int64_t read[3], size[3] = {1, 1, 1};
   int count;
   if (!read_sizes(a, read, &count, error)) return false;
@@ -158,7 +158,7 @@ static bool make_box(arguments *a, cli_kernel *kernel, io_error *error) {
 }
 
 static bool make_motion(arguments *a, cli_kernel *kernel, io_error *error) {
-  falt_kernel made;
+  falt_kernel made = {.factors = 0};
   if (!read_numbers(a, 1, 2, error)) return false;
   return take(a, falt_kernel_motion(&made, a->number[0], a->numbers > 1 ? a->number[1] : 0), &made, kernel, error);
 }

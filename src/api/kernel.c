@@ -37,6 +37,11 @@ static double *line_of(falt_kernel *kernel, int term, int axis) {
   return at;
 }
 
+/* First of all in each maker: a failure leaves an empty kernel. */
+static void begin(falt_kernel *kernel) {
+  if (kernel) *kernel = (falt_kernel){.factors = 0};
+}
+
 static falt_status check_space(const falt_kernel *kernel, int space) {
   if (!kernel) return falt_fail(FALT_INVALID_ARGUMENT, "kernel: NULL");
   if (space < 1 || space > 3) return falt_fail(FALT_INVALID_ARGUMENT, "space: %d; it is 1, 2 or 3", space);
@@ -65,6 +70,7 @@ static falt_status allocate_cube(falt_kernel *kernel, int space, int factors) {
 }
 
 falt_status falt_kernel_gradient(falt_kernel *kernel, falt_gradient gradient, int space, int axis) {
+  begin(kernel);
   static const double smooth[][3] = {{1, 2, 1}, {1, 1, 1}, {3, 10, 3}};
   if ((unsigned)gradient > FALT_SCHARR)
     return falt_fail(FALT_INVALID_ARGUMENT, "gradient: no enumerator %d", (int)gradient);
@@ -88,16 +94,19 @@ static falt_status make_laplace(falt_kernel *kernel, int space, double sign, int
 }
 
 falt_status falt_kernel_laplace(falt_kernel *kernel, int space) {
+  begin(kernel);
   return make_laplace(kernel, space, 1, 0);
 }
 
 falt_status falt_kernel_sharpen(falt_kernel *kernel, int space) {
+  begin(kernel);
   FALT_TRY(make_laplace(kernel, space, -1, 1));
   set_term(kernel, space, space, -1, NULL, delta3);
   return FALT_OK;
 }
 
 falt_status falt_kernel_emboss(falt_kernel *kernel) {
+  begin(kernel);
   static const double taps[9] = {-2, -1, 0, -1, 1, 1, 0, 1, 2};
   FALT_TRY(allocate_cube(kernel, 2, 0));
   memcpy(kernel->values, taps, sizeof taps);
@@ -107,10 +116,12 @@ falt_status falt_kernel_emboss(falt_kernel *kernel) {
 /* ---- lines of any length */
 
 falt_status falt_kernel_identity(falt_kernel *kernel) {
+  begin(kernel);
   return falt_kernel_box(kernel, (const int64_t[3]){1, 1, 1});
 }
 
 falt_status falt_kernel_box(falt_kernel *kernel, const int64_t size[3]) {
+  begin(kernel);
   if (!kernel || !size) return falt_fail(FALT_INVALID_ARGUMENT, "%s: NULL", kernel ? "size" : "kernel");
   for (int a = 0; a < 3; a++)
     if (size[a] < 1 || size[a] > MOST_SIZE)
@@ -189,6 +200,7 @@ static falt_status check_order(int order, double sigma) {
 
 falt_status falt_kernel_gaussian(falt_kernel *kernel, int space, const double sigma[3], const int order[3],
                                  double truncate) {
+  begin(kernel);
   static const int smooth[3] = {0, 0, 0};
   int64_t size[3];
   FALT_TRY(check_gaussian(kernel, space, sigma));
@@ -201,6 +213,7 @@ falt_status falt_kernel_gaussian(falt_kernel *kernel, int space, const double si
 }
 
 falt_status falt_kernel_log(falt_kernel *kernel, int space, const double sigma[3], double truncate) {
+  begin(kernel);
   int64_t size[3];
   FALT_TRY(check_gaussian(kernel, space, sigma));
   for (int a = 3 - space; a < 3; a++) FALT_TRY(check_order(2, sigma[a]));
@@ -215,6 +228,7 @@ falt_status falt_kernel_log(falt_kernel *kernel, int space, const double sigma[3
 }
 
 falt_status falt_kernel_unsharp(falt_kernel *kernel, int space, const double sigma[3], double amount, double truncate) {
+  begin(kernel);
   static const int smooth[3] = {0, 0, 0};
   int64_t size[3];
   FALT_TRY(check_gaussian(kernel, space, sigma));
@@ -238,6 +252,7 @@ static double segment_distance(double x, double y, double c, double s, double ha
 
 /* A pixel weighs 1 less its distance from the line, which pixels beside it share. y points down. */
 falt_status falt_kernel_motion(falt_kernel *kernel, double length, double angle) {
+  begin(kernel);
   const double pi = 3.14159265358979323846, small = 1e-9, longest = 1e4;
   if (!kernel) return falt_fail(FALT_INVALID_ARGUMENT, "kernel: NULL");
   if (!(length >= 1 && length <= longest)) return falt_fail(FALT_INVALID_SIZE, "length: %g; it is 1 to 10000", length);

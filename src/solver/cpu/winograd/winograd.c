@@ -16,7 +16,7 @@ enum { CHAIN = 16, LEAST_BLOCK = 24, PAD = 16 };
 /* tests/solver/cpu/winograd/test_winograd.c measures the errors again. */
 const falt_winograd_traits falt_winograd_forms[FALT_WINOGRAD_FORMS] = {
     [FALT_WINOGRAD_2_3] = {"F(2,3)", 3, 2, {2, 2}, {32, 16}, 0},
-    [FALT_WINOGRAD_4_3] = {"F(4,3)", 3, 4, {4, 6}, {128, 128}, CHAIN},
+    [FALT_WINOGRAD_4_3] = {"F(4,3)", 3, 4, {4, 6}, {128, 160}, CHAIN},
     [FALT_WINOGRAD_6_3] = {"F(6,3)", 3, 6, {10, 32}, {INT64_MAX, INT64_MAX}, CHAIN},
     [FALT_WINOGRAD_2_5] = {"F(2,5)", 5, 2, {2, 3}, {64, 64}, CHAIN},
     [FALT_WINOGRAD_4_5] = {"F(4,5)", 5, 4, {6, 16}, {256, INT64_MAX}, CHAIN},

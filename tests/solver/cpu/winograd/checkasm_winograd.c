@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +66,8 @@ static void choose(trial *t) {
 static void run(trial *t) {
   const int row = t->size + (t->axes == 2 ? 1 : 0), offset = pick(0, 3), elements = t->rows * t->size;
   for (int i = 0; i < t->rows; i++)
-    for (int j = 0; j < t->size; j++) t->list[i * row + j] = t->pixels[i * t->size + j] - offset;
+    for (int j = 0; j < t->size; j++)
+      t->list[i * row + j] = (const float *)((uintptr_t)t->pixels[i * t->size + j] - (size_t)offset * sizeof(float));
   set_canaries(t->input, ELEMENTS + 1);
   set_canaries(t->weights, ELEMENTS + 1);
   set_canaries(t->results, ELEMENTS + 1);

@@ -58,7 +58,7 @@ static void set_model(model *m) {
 }
 
 static void transform(model *m) {
-  const falt_winograd_kernels *kernels = falt_winograd_kernels_for(FALT_ISA_COUNT - 1);
+  const falt_winograd_kernels *kernels = falt_winograd_kernels_for(falt_isa_best());
   const float *pixels[ELEMENTS];
   for (int e = 0; e < m->elements; e++) pixels[e] = m->pixels[e];
   kernels->input[m->axes - 1][m->form](
@@ -69,7 +69,7 @@ static void transform(model *m) {
 }
 
 static void multiply(model *m) {
-  const falt_layer_kernels *kernels = falt_layer_kernels_for(FALT_ISA_COUNT - 1);
+  const falt_layer_kernels *kernels = falt_layer_kernels_for(falt_isa_best());
   const int chain = falt_winograd_forms[m->form].chain ? (int)falt_winograd_forms[m->form].chain : m->channels;
   const float *list[CHANNELS];
   for (int e = 0; e < m->elements; e++) {
@@ -110,7 +110,7 @@ static void compare(const model *m, int y, int x, int k, errors *found, errors *
 }
 
 static void measure(model *m, errors *found, errors *sequence) {
-  const falt_winograd_kernels *kernels = falt_winograd_kernels_for(FALT_ISA_COUNT - 1);
+  const falt_winograd_kernels *kernels = falt_winograd_kernels_for(falt_isa_best());
   *found = *sequence = (errors){0};
   for (int tile = 0; tile < TILES; tile++) {
     set_model(m);
