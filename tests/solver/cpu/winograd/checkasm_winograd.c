@@ -43,7 +43,8 @@ typedef struct trial {
 } trial;
 
 static void set_canaries(float (*rows)[PITCH], int count) {
-  for (int i = 0; i < count * PITCH; i++) rows[0][i] = canary;
+  for (int i = 0; i < count; i++)
+    for (int c = 0; c < PITCH; c++) rows[i][c] = canary;
 }
 
 static void check_canaries(float (*rows)[PITCH], int written, int count, int n) {
