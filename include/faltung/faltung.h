@@ -639,6 +639,46 @@ FALT_API falt_status falt_explain(falt_device *device, const falt_problem *probl
 FALT_API falt_status falt_plan_time(const falt_plan *plan, const falt_operands *operands, double seconds,
                                     falt_candidate *candidate);
 
+/* ---------------------------------------------------------------------------------------- stateful convolution */
+
+/* Convolves signals of unknown length with long responses, block by block and without added latency: after each call
+ * the outputs of the samples given so far are there. Partitioned convolution: the first taps directly, the others by
+ * transforms of growing size (Gardner 1995), whose work is spread over the calls. */
+typedef struct falt_convolver falt_convolver;
+
+typedef struct falt_convolver_options {
+  int inputs, outputs; /* signals */
+  int64_t taps;        /* of each response */
+  falt_type type;      /* of signals and responses: FALT_F32 or FALT_F64 */
+  int64_t partition;   /* samples of the smallest transform, a power of two from 256 to 65536; 0: 256 */
+  int growth;          /* of partitions, a power of two up to 64; 1: all of one size; 0: 8 */
+  int64_t fade;        /* samples in which falt_convolver_exchange goes over; 0: at once */
+  uint64_t reserved[4];
+} falt_convolver_options;
+
+/* Fills *options: one input, one output, one tap, f32, a fade of 512 samples. Since 0.1. */
+FALT_API void falt_convolver_options_default(falt_convolver_options *options);
+/* responses[o * inputs + i] holds the taps from input i to output o, or is NULL where there is none; they are copied.
+ * y[o][n] is the sum over inputs i and taps j of responses[o * inputs + i][j] * x[i][n - j], zero before the start.
+ * *convolver is NULL on failure. The device is a CPU and may be destroyed before the convolver.
+ * Returns FALT_INVALID_ARGUMENT, FALT_INVALID_TYPE or FALT_NO_MEMORY. Since 0.1. */
+FALT_API falt_status falt_convolver_create(falt_convolver **convolver, const falt_device *device,
+                                           const falt_convolver_options *options, const void *const *responses);
+/* The next `samples` of all signals: reads input[i], writes output[o], which may be one of the inputs. Neither
+ * allocates nor locks nor waits. Results do not depend on how a signal is cut into calls. A sample that is not finite
+ * makes later outputs not finite, for the response's length and two of its largest partitions at most. One call at a
+ * time. Since 0.1. */
+FALT_API falt_status falt_convolver_process(falt_convolver *convolver, const void *const *input, void *const *output,
+                                            int64_t samples);
+/* Exchanges the responses from another thread while process goes on: once transforms with the new ones are there (three
+ * of the largest partitions at most) outputs go over to them within `fade` samples. The latest of several exchanges
+ * that wait is made. Computes and allocates in the calling thread. Responses as for create. Since 0.1. */
+FALT_API falt_status falt_convolver_exchange(falt_convolver *convolver, const void *const *responses);
+/* Forgets all samples; responses stay. Not during process. NULL does nothing. Since 0.1. */
+FALT_API void falt_convolver_reset(falt_convolver *convolver);
+/* Sets *convolver to NULL. Since 0.1. */
+FALT_API void falt_convolver_destroy(falt_convolver **convolver);
+
 /* Result of one solver against the reference. If it is not ok, falt_message() says why until report returns. */
 typedef struct falt_verdict {
   const char *solver;

@@ -227,6 +227,18 @@ static void spectrum(const void *re, const void *im, const falt_fft_lanes *call,
   }
 }
 
+static void back(void *re, void *im, const falt_fft_lanes *call) {
+  for (int64_t g = 0; g < call->groups; g++) {
+    const lane *from = (const lane *)call->spectrum + g * 2 * VEC * VEC;
+    complex_vec x[VEC], turns[VEC];
+    load_turns((const lane *)call->twiddles + g * 2 * VEC * TURNS, turns);
+    FALT_UNROLL
+    for (int i = 0; i < VEC; i++) x[i] = complex_at(from + 2 * VEC * i);
+    inverse_group(x, turns);
+    store_group(x, re, im, call, g);
+  }
+}
+
 /* ---- scans */
 
 /* Magnitudes as integers: their order is that of the numbers, and NaN is the largest. */
@@ -273,6 +285,7 @@ const falt_fft_lane JOIN(FALT_FFT_LANE, FALT_ISA_SUFFIX) = {
     .inverse = {inverse_2, inverse_3, inverse_4, inverse_5, inverse_8},
     .multiply = multiply,
     .spectrum = spectrum,
+    .back = back,
     .see = see,
     .largest = largest,
     .scale = scale,

@@ -308,3 +308,9 @@ void falt_fft_convolve(const falt_fft_shape *shape, void *tile, const void *spec
   run_rows(&w, tile);
   run_planes(shape, tile, true);
 }
+
+void falt_fft_inverse(const falt_fft_shape *shape, const void *spectrum, void *tile) {
+  const falt_fft_lanes call = {.groups = shape->groups, .twiddles = shape->tables + shape->turns, .spectrum = spectrum};
+  shape->lane->back(tile, (char *)tile + (size_t)shape->plane * shape->element, &call);
+  run_steps(shape, &shape->axis[2], 0, tile, shape->lane->width, 1, true);
+}

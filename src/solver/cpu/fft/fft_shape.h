@@ -57,6 +57,8 @@ int64_t falt_fft_spectrum_count(const falt_fft_shape *shape);
 /* The spectrum of a tile, times `scale`, in the order in which falt_fft_convolve reads it. The tile is used up. Where
  * only rows are transformed all of them share one spectrum: each of shape->rows rows holds the same. */
 void falt_fft_spectrum(const falt_fft_shape *shape, void *tile, void *spectrum, double scale);
+/* The tile of a spectrum, times the number of points. For tiles of one row whose vectors fill groups. */
+void falt_fft_inverse(const falt_fft_shape *shape, const void *spectrum, void *tile);
 /* The tile's cyclic convolution with the filter of that spectrum, times the number of points. */
 void falt_fft_convolve(const falt_fft_shape *shape, void *tile, const void *spectrum);
 

@@ -1,0 +1,205 @@
+/* The convolver against sums in f64: many signals, calls of any size, exchanged responses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "core/random.h"
+#include "faltung/faltung.h"
+
+#define UNUSED __attribute__((unused))
+enum { INPUTS = 3, OUTPUTS = 2 };
+
+static falt_device *device;
+static uint64_t seed = 7;
+
+static float *signal_of(int64_t n) {
+  float *x = malloc((size_t)(n ? n : 1) * sizeof *x);
+  for (int64_t i = 0; i < n; i++) x[i] = (float)(2 * falt_random_unit(&seed) - 1);
+  return x;
+}
+
+typedef struct fixture {
+  int64_t taps, samples;
+  float *x[INPUTS], *h[OUTPUTS * INPUTS], *y[OUTPUTS];
+} fixture;
+
+static void open_fixture(fixture *f, int64_t taps, int64_t samples) {
+  *f = (fixture){.taps = taps, .samples = samples};
+  for (int i = 0; i < INPUTS; i++) f->x[i] = signal_of(samples);
+  for (int i = 0; i < OUTPUTS * INPUTS; i++) f->h[i] = i == 1 ? NULL : signal_of(taps);
+  for (int o = 0; o < OUTPUTS; o++) f->y[o] = signal_of(samples);
+}
+
+static void close_fixture(fixture *f) {
+  for (int i = 0; i < INPUTS; i++) free(f->x[i]);
+  for (int i = 0; i < OUTPUTS * INPUTS; i++) free(f->h[i]);
+  for (int o = 0; o < OUTPUTS; o++) free(f->y[o]);
+}
+
+static falt_convolver *make(const fixture *f, int64_t partition, int growth) {
+  falt_convolver *c = NULL;
+  falt_convolver_options options;
+  falt_convolver_options_default(&options);
+  options.inputs = INPUTS, options.outputs = OUTPUTS, options.taps = f->taps;
+  options.partition = partition, options.growth = growth;
+  assert_int_equal(falt_convolver_create(&c, device, &options, (const void *const *)f->h), FALT_OK);
+  return c;
+}
+
+/* Calls of 1 to `most` samples. */
+static void run(falt_convolver *c, const fixture *f, int64_t most, float *const y[OUTPUTS]) {
+  for (int64_t at = 0; at < f->samples;) {
+    int64_t n = falt_random_int(&seed, 1, most);
+    if (n > f->samples - at) n = f->samples - at;
+    const void *in[INPUTS];
+    void *out[OUTPUTS];
+    for (int i = 0; i < INPUTS; i++) in[i] = f->x[i] + at;
+    for (int o = 0; o < OUTPUTS; o++) out[o] = y[o] + at;
+    assert_int_equal(falt_convolver_process(c, in, out, n), FALT_OK);
+    at += n;
+  }
+}
+
+static double exact_at(const fixture *f, int o, int64_t n, double *magnitude) {
+  double sum = 0;
+  *magnitude = 0;
+  for (int i = 0; i < INPUTS; i++)
+    for (int64_t j = 0; f->h[o * INPUTS + i] && j < f->taps && j <= n; j++) {
+      const double product = (double)f->h[o * INPUTS + i][j] * (double)f->x[i][n - j];
+      sum += product;
+      *magnitude += fabs(product);
+    }
+  return sum;
+}
+
+static void check(const fixture *f, float *const y[OUTPUTS], int64_t step) {
+  for (int o = 0; o < OUTPUTS; o++)
+    for (int64_t n = 0; n < f->samples; n += n < 40 ? 1 : step) {
+      double magnitude;
+      const double exact = exact_at(f, o, n, &magnitude), error = fabs((double)y[o][n] - exact);
+      if (!(error <= 4e-6 * magnitude + 1e-5))
+        fail_msg("taps %lld, output %d, sample %lld: %g instead of %g", (long long)f->taps, o, (long long)n,
+                 (double)y[o][n], exact);
+    }
+}
+
+static void test_against_sums(UNUSED void **state) {
+  static const int64_t taps[] = {1, 5, 511, 512, 513, 900, 5000, 20000, 70001};
+  for (size_t i = 0; i < sizeof taps / sizeof *taps; i++) {
+    fixture f;
+    open_fixture(&f, taps[i], 3 * taps[i] < 30000 ? 30000 : 90000);
+    falt_convolver *c = make(&f, 0, i % 2 ? 0 : 4);
+    run(c, &f, 700, f.y);
+    check(&f, f.y, 97 * (1 + taps[i] / 5000));
+    falt_convolver_destroy(&c);
+    close_fixture(&f);
+  }
+}
+
+/* Bits do not depend on the sizes of calls, and a reset forgets everything. */
+static void test_calls(UNUSED void **state) {
+  fixture f;
+  open_fixture(&f, 9000, 40000);
+  falt_convolver *c = make(&f, 0, 0);
+  float *again[OUTPUTS] = {signal_of(f.samples), signal_of(f.samples)};
+  run(c, &f, 3, f.y);
+  falt_convolver_reset(c);
+  run(c, &f, 100000, again);
+  for (int o = 0; o < OUTPUTS; o++) {
+    assert_memory_equal(again[o], f.y[o], (size_t)f.samples * sizeof(float));
+    free(again[o]);
+  }
+  falt_convolver_destroy(&c);
+  close_fixture(&f);
+}
+
+/* Outputs go over to the new responses, each between the two results, and stay with them. */
+static void test_exchange(UNUSED void **state) {
+  fixture f, other;
+  open_fixture(&f, 3000, 40000);
+  other = f;
+  for (int i = 0; i < OUTPUTS * INPUTS; i++) other.h[i] = f.h[i] ? signal_of(f.taps) : NULL;
+  float *new[OUTPUTS] = {signal_of(f.samples), signal_of(f.samples)};
+  float *both[OUTPUTS] = {signal_of(f.samples), signal_of(f.samples)};
+  falt_convolver *a = make(&f, 0, 0), *b = make(&other, 0, 0), *c = make(&f, 0, 0);
+  run(a, &f, 500, f.y);
+  run(b, &f, 500, new);
+  assert_int_equal(falt_convolver_exchange(c, (const void *const *)other.h), FALT_OK);
+  run(c, &f, 500, both);
+  for (int o = 0; o < OUTPUTS; o++) {
+    int64_t n = 0;
+    while (n < f.samples && both[o][n] == f.y[o][n]) n++;
+    assert_in_range(n, 256, 3 * 2048);
+    for (int64_t i = n; i < n + 512; i++) {
+      const double low = fmin((double)f.y[o][i], (double)new[o][i]), high = fmax((double)f.y[o][i], (double)new[o][i]);
+      assert_true((double)both[o][i] >= low - 1e-4 && (double)both[o][i] <= high + 1e-4);
+    }
+    assert_memory_equal(both[o] + n + 512, new[o] + n + 512, (size_t)(f.samples - n - 512) * sizeof(float));
+    free(new[o]), free(both[o]);
+  }
+  falt_convolver_destroy(&a), falt_convolver_destroy(&b), falt_convolver_destroy(&c);
+  for (int i = 0; i < OUTPUTS * INPUTS; i++) free(other.h[i]);
+  close_fixture(&f);
+}
+
+/* In place, in f64, and an exchange that waits when the convolver ends. */
+static void test_in_place(UNUSED void **state) {
+  double x[3000], y[3000], h[600];
+  for (int i = 0; i < 3000; i++) x[i] = y[i] = falt_random_unit(&seed);
+  for (int i = 0; i < 600; i++) h[i] = falt_random_unit(&seed);
+  falt_convolver_options options;
+  falt_convolver *c = NULL;
+  falt_convolver_options_default(&options);
+  options.taps = 600, options.type = FALT_F64;
+  assert_int_equal(falt_convolver_create(&c, device, &options, &(const void *){h}), FALT_OK);
+  assert_int_equal(falt_convolver_process(c, &(const void *){y}, &(void *){y}, 3000), FALT_OK);
+  for (int n = 0; n < 3000; n += 7) {
+    double sum = 0;
+    for (int j = 0; j < 600 && j <= n; j++) sum += h[j] * x[n - j];
+    assert_true(fabs(sum - y[n]) <= 1e-11);
+  }
+  assert_int_equal(falt_convolver_exchange(c, &(const void *){h}), FALT_OK);
+  falt_convolver_destroy(&c);
+  assert_null(c);
+  falt_convolver_destroy(&c);
+  falt_convolver_reset(NULL);
+}
+
+static void refuse(const falt_convolver_options *options, falt_status status, const char *word) {
+  falt_convolver *c = NULL;
+  const float tap = 1;
+  assert_int_equal(falt_convolver_create(&c, device, options, &(const void *){&tap}), status);
+  assert_null(c);
+  if (!strstr(falt_message(), word)) fail_msg("%s", falt_message());
+}
+
+static void test_refusals(UNUSED void **state) {
+  falt_convolver_options good, bad;
+  falt_convolver_options_default(&good);
+  bad = good, bad.inputs = 0, refuse(&bad, FALT_INVALID_ARGUMENT, "0 inputs");
+  bad = good, bad.taps = 0, refuse(&bad, FALT_INVALID_ARGUMENT, "options.taps: 0");
+  bad = good, bad.partition = 100, refuse(&bad, FALT_INVALID_ARGUMENT, "options.partition: 100");
+  bad = good, bad.growth = 3, refuse(&bad, FALT_INVALID_ARGUMENT, "options.growth: 3");
+  bad = good, bad.fade = -1, refuse(&bad, FALT_INVALID_ARGUMENT, "options.fade: -1");
+  bad = good, bad.type = FALT_U8, refuse(&bad, FALT_INVALID_TYPE, "f32 or f64");
+  bad = good, bad.reserved[0] = 1, refuse(&bad, FALT_INVALID_ARGUMENT, "reserved");
+  refuse(NULL, FALT_INVALID_ARGUMENT, "options is NULL");
+  assert_int_equal(falt_convolver_process(NULL, NULL, NULL, 0), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_convolver_exchange(NULL, NULL), FALT_INVALID_ARGUMENT);
+}
+
+int main(void) {
+  if (falt_device_cpu(&device, NULL) != FALT_OK) return 1;
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_sums), cmocka_unit_test(test_calls),
+                                     cmocka_unit_test(test_exchange), cmocka_unit_test(test_in_place),
+                                     cmocka_unit_test(test_refusals)};
+  const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+  falt_device_destroy(&device);
+  return failed;
+}
