@@ -57,7 +57,7 @@ static const exercise exercises[] = {
     {"correlate h=512 w=512 r=5 s=5",
      "A block has a thread for each pixel of the input tile, and makes 16 x 16 outputs under 5 x 5 taps.\n"
      "How many of its threads idle while the others compute?",
-     "threads of the input tile less those of the output tile", IDLE_THREADS},
+     "subtract the pixels of the output tile from the pixels of the input tile", IDLE_THREADS},
     {"correlate d=64 h=64 w=64 t=3 r=3 s=3",
      "Output tiles of 32 x 32 x 32 voxels under 3 x 3 x 3 taps: how many times fewer reads than without tiles?",
      "as for an image, with one axis more", READS_SAVED_32},

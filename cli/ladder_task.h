@@ -23,7 +23,7 @@ typedef struct cli_task {
 int cli_task_open(cli_task *task, const cli_options *options, falt_device *device, const char *line);
 void cli_task_close(cli_task *task);
 
-/* From now on outputs are those of this stage; the first checked output is the reference of the others. */
+/* Starts a stage. The first output that is checked becomes the reference for later outputs of the stage. */
 void cli_task_begin(cli_task *task, cli_stage stage);
 /* Elements that the stage must read and write: input, filter, results. */
 double cli_task_elements(const cli_task *task);

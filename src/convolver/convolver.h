@@ -20,7 +20,7 @@ typedef struct falt_convolver_level {
   falt_fft_shape shape;
   char *turns;                /* exp(-i pi k / 2n): cosines, then sines */
   char *sum;                  /* products of the output that is being made */
-  char *heard;                /* transforms of the inputs' blocks, [inputs][parts] */
+  char *spectra;              /* transforms of the inputs' blocks, [inputs][parts] */
   int64_t newest, input;      /* the slot of the latest block; inputs that were transformed in this period */
   int64_t began, work, spent; /* the time when the period began; its work, in products of one partition */
 } falt_convolver_level;

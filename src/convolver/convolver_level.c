@@ -38,8 +38,8 @@ static bool make_level(falt_convolver *c, falt_convolver_level *l, const falt_ff
   falt_fft_shape_set(&l->shape, lane, c->element, size, transformed);
   l->turns = falt_alloc((size_t)(2 * l->size) * c->element);
   l->sum = falt_alloc(spectrum_bytes(c, l));
-  l->heard = falt_alloc((size_t)(c->options.inputs * l->parts) * spectrum_bytes(c, l));
-  if (!l->turns || !l->sum || !l->heard || !falt_fft_shape_ready(&l->shape)) return false;
+  l->spectra = falt_alloc((size_t)(c->options.inputs * l->parts) * spectrum_bytes(c, l));
+  if (!l->turns || !l->sum || !l->spectra || !falt_fft_shape_ready(&l->shape)) return false;
   fill_turns(c, l);
   return true;
 }
@@ -84,7 +84,7 @@ void falt_convolver_levels_free(falt_convolver *c) {
   for (int i = 0; i < c->levels; i++) {
     falt_free(c->level[i].turns);
     falt_free(c->level[i].sum);
-    falt_free(c->level[i].heard);
+    falt_free(c->level[i].spectra);
     falt_fft_shape_free(&c->level[i].shape);
   }
   falt_free(c->signals);
@@ -127,7 +127,7 @@ static const char *block_before(const falt_convolver *c, const falt_convolver_le
 /* The next input's block that was whole when the period began. */
 static void transform_input(falt_convolver *c, falt_convolver_level *l) {
   char *im = c->tile + (size_t)l->shape.plane * c->element;
-  char *to = l->heard + (size_t)(l->input * l->parts + l->newest) * spectrum_bytes(c, l);
+  char *to = l->spectra + (size_t)(l->input * l->parts + l->newest) * spectrum_bytes(c, l);
   c->lane->twist(block_before(c, l, 2), block_before(c, l, 1), l->turns, c->tile, im, l->size);
   falt_fft_spectrum(&l->shape, c->tile, to, 1);
   l->input++;
@@ -155,7 +155,7 @@ static void advance_stage(falt_convolver *c, falt_convolver_level *l, const falt
   }
   const int64_t slot = (l->newest + l->parts - s->part) % l->parts, input = bank->pair[s->pair].input;
   const size_t bytes = spectrum_bytes(c, l);
-  c->lane->multiply(l->sum, l->heard + (size_t)(input * l->parts + slot) * bytes,
+  c->lane->multiply(l->sum, l->spectra + (size_t)(input * l->parts + slot) * bytes,
                     s->filter + (size_t)(s->pair * l->parts + s->part) * bytes, l->size);
   if (++s->part == l->parts) {
     s->part = 0;
@@ -192,7 +192,7 @@ void falt_convolver_levels_reset(falt_convolver *c) {
   memset(c->signals, 0, (size_t)c->options.inputs * signal);
   for (int i = 0; i < c->levels; i++) {
     falt_convolver_level *l = &c->level[i];
-    memset(l->heard, 0, (size_t)(c->options.inputs * l->parts) * spectrum_bytes(c, l));
+    memset(l->spectra, 0, (size_t)(c->options.inputs * l->parts) * spectrum_bytes(c, l));
     begin_period(c, i);
   }
 }

@@ -9,7 +9,7 @@
 
 enum { NIFTI1_LARGEST = 32767 };
 
-/* Sizes of the file: those of space, then the input's further dimensions if they still match the channels, else one.
+/* The file's sizes: the spatial axes, then the input's other dimensions if they still match the channels, else one.
  * Colour stays colour. */
 static void set_sizes(nifti_image *nim, const io_info *info, const volumes *like) {
   const bool colour = like && info->type == FALT_U8 && like->volumes == 1 && info->channels > 1 &&
