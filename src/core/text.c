@@ -148,8 +148,10 @@ const char *falt_nearest_name(const char *text, size_t length, const char *const
   for (int i = 0; i < count; i++) {
     const size_t name_length = names[i] ? strlen(names[i]) : 0;
     if (name_length == 0 || name_length > LONGEST_NAME) continue;
-    const int distance = edit_distance(text, (int)length, names[i], (int)name_length);
     const int longer = (int)(length > name_length ? length : name_length);
+    const int least_distance = longer - (int)(length < name_length ? length : name_length);
+    if (2 * least_distance > longer || least_distance >= fewest) continue;
+    const int distance = edit_distance(text, (int)length, names[i], (int)name_length);
     if (2 * distance > longer || distance >= fewest) continue;
     fewest = distance;
     nearest = names[i];

@@ -21,7 +21,8 @@ static void remove_directory(void) {
 
 static void open_directory(void) {
   if (directory[0]) return;
-  snprintf(directory, sizeof directory, "/tmp/falt-fuzz-limits-XXXXXX");
+  const char *memory = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"; /* storing waits for the disk */
+  snprintf(directory, sizeof directory, "%s/falt-fuzz-limits-XXXXXX", memory);
   if (!mkdtemp(directory)) abort();
   snprintf(path, sizeof path, "%s/limits", directory);
   setenv("FALTUNG_CACHE", directory, 1);
