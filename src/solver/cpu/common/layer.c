@@ -165,11 +165,16 @@ void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64
 }
 
 int64_t falt_layer_tap_step(const falt_tensor *w) {
-  const int64_t taps = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W];
-  const int64_t step = taps > 1 ? falt_layer_tap_at(w, 1) : 1;
-  for (int64_t tap = 1; tap < taps; tap++)
-    if (falt_layer_tap_at(w, tap) != tap * step) return 0;
-  return step;
+  static const int inner_first[3] = {FALT_W, FALT_H, FALT_D};
+  int64_t step = 0, next = 0; /* `next`: what the following axis must have for its stride */
+  for (int i = 0; i < 3; i++) {
+    const int64_t size = w->size[inner_first[i]], stride = w->stride[inner_first[i]];
+    if (size == 1) continue;
+    if (next == 0) step = stride;
+    if (next != 0 && stride != next) return 0;
+    if (!falt_mul(stride, size, &next) || next == 0) return 0;
+  }
+  return next == 0 ? 1 : step;
 }
 
 void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *w, const float *from, int64_t step,
