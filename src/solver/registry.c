@@ -28,6 +28,7 @@ enum {
   ROW(direct_nhwc, LAYERS | FORWARD, "dense NHWC layers, by indirect convolution")                                     \
   ROW(igemm_nchw, LAYERS | FORWARD, "dense NCHW layers, as implicit GEMM")                                             \
   ROW(igemm_vnni, LAYERS | FORWARD, "dense layers of 8-bit and 16-bit types, as implicit GEMM in VNNI order (AMX)")    \
+  ROW(inner_product, LAYERS | FORWARD, "layers of few outputs for each weight, by dot products of filter rows in place")\
   ROW(fprop_nchw, LAYERS | FORWARD,                                                                                    \
       "dense layers of narrow types and adjacent pixels, transposed and run along channels")                           \
   ROW(winograd, LAYERS | FORWARD, "dense layers of 3 or 5 taps, by Winograd's minimal filtering")                      \

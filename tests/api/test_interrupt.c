@@ -115,6 +115,7 @@ static const struct {
     {"direct-nhwc", "forward n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
     {"direct-nhwc", "forward c=16384 h=1 w=1 k=8192 r=1 s=1 layout=nhwc"}, /* most of it packs, as in the next */
     {"dgrad-strided", "backward-data c=4096 h=9 w=9 k=2048 r=3 s=3 pad=1"},
+    {"inner-product", "forward n=4 c=65536 h=1 w=1 k=8192 r=1 s=1"},
     {"fprop-nchw", "forward n=32 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 type=bf16"},
     {"igemm-nchw", "forward n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},
     {"winograd", "forward n=16 c=512 h=128 w=128 k=512 r=3 s=3 pad=1 layout=nhwc"},

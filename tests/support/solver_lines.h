@@ -35,6 +35,8 @@ static const char *const solver_lines[] = {
     "forward n=2 c=33 h=9 w=8 k=33 r=3 s=3 pad=1 groups=33 type=bf16 layout=nhwc residual=1",
     "forward n=2 c=33 h=9 w=8 k=33 r=3 s=3 pad=1 groups=33 type=u8 out-type=u8 layout=nhwc residual=1",
     "forward n=4 c=150 h=7 w=7 k=90 r=1 s=1 type=f32 residual=1 act=relu",
+    "forward n=3 c=67 h=3 w=5 k=43 r=3 s=5 type=bf16 bias=1 residual=1 act=gelu",
+    "forward n=1 c=515 h=1 w=2 k=130 r=1 s=1 type=f32 layout=nhwc scale=1",
     "forward n=1 c=24 h=16 w=24 k=3 r=3 s=3 pad=1 type=f32 layout=nhwc residual=1",
     "forward n=1 c=16 h=9 w=12 k=2 r=3 s=3 pad=1 type=f32 layout=nhwc residual=1",
     "forward n=1 c=1 h=40 w=30 k=1 r=5 s=5 pad=2 type=f32 residual=1",

@@ -1,0 +1,93 @@
+/* Dot products of one instruction set: solver/cpu/fprop/inner_product_kernels.h says what they compute. Compiled once
+ * per level. A block of rows and columns keeps its sums in registers, so each loaded vector serves several of them. */
+#define FALT_LANE_BITS 32
+#include "cpu/convert.h"
+#include "solver/cpu/fprop/inner_product_kernels.h"
+
+#define JOIN_(a, b) a##b
+#define JOIN(a, b) JOIN_(a, b)
+
+enum { ROWS = FALT_INNER_ROWS, COLUMNS = FALT_INNER_COLUMNS };
+
+/* The lanes' sum, by halves. */
+FALT_INLINE float add_lanes(vec v) {
+  _Alignas(FALT_VECTOR_BYTES) float part[VEC];
+  vec_store(part, v);
+  for (int half = VEC / 2; half > 0; half /= 2)
+    for (int i = 0; i < half; i++) part[i] += part[i + half];
+  return part[0];
+}
+
+/* The first n < VEC elements; the others read as zero. */
+FALT_INLINE vec load_rest(const void *from, int n, const falt_type type) {
+  _Alignas(FALT_VECTOR_BYTES) char whole[FALT_VECTOR_BYTES] = {0};
+  memcpy(whole, from, (size_t)n * size_of(type));
+  return load_whole(whole, type);
+}
+
+FALT_INLINE void block(const falt_inner_dots *call, int row, const int rows, const int columns, const falt_type type) {
+  const float *x = call->patches;
+  const int64_t size = (int64_t)size_of(type), whole = call->n / VEC * VEC;
+  const int rest = (int)(call->n - whole);
+  vec sum[ROWS][COLUMNS];
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) FALT_UNROLL
+  for (int j = 0; j < columns; j++) sum[m][j] = vec_all(0);
+  for (int64_t i = 0; i < whole; i += VEC) {
+    vec w[ROWS];
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) w[m] = load_whole((const char *)call->rows[row + m] + i * size, type);
+    FALT_UNROLL
+    for (int j = 0; j < columns; j++) {
+      const vec patch = vec_load(x + j * call->n + i);
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) sum[m][j] = vec_madd(sum[m][j], w[m], patch);
+    }
+  }
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    const vec w = rest ? load_rest((const char *)call->rows[row + m] + whole * size, rest, type) : vec_all(0);
+    float *to = call->sums + (row + m) * call->pitch;
+    FALT_UNROLL
+    for (int j = 0; j < columns; j++) {
+      if (rest) sum[m][j] = vec_madd(sum[m][j], w, vec_load_part(x + j * call->n + whole, rest));
+      to[j] = add_lanes(sum[m][j]);
+    }
+  }
+}
+
+FALT_INLINE void columns_of(const falt_inner_dots *call, int row, const int rows, const falt_type type) {
+  switch (call->columns) {
+    case 1:
+      block(call, row, rows, 1, type);
+      return;
+    case 2:
+      block(call, row, rows, 2, type);
+      return;
+    case 3:
+      block(call, row, rows, 3, type);
+      return;
+    default:
+      block(call, row, rows, COLUMNS, type);
+  }
+}
+
+FALT_INLINE void dots(const falt_inner_dots *call, const falt_type type) {
+  if (call->count == ROWS)
+    columns_of(call, 0, ROWS, type);
+  else
+    for (int m = 0; m < call->count; m++) columns_of(call, m, 1, type);
+}
+
+static void dots_f32(const falt_inner_dots *call) {
+  dots(call, FALT_F32);
+}
+static void dots_bf16(const falt_inner_dots *call) {
+  dots(call, FALT_BF16);
+}
+static void dots_f16(const falt_inner_dots *call) {
+  dots(call, FALT_F16);
+}
+
+extern const falt_inner_kernels JOIN(falt_inner_kernels_, FALT_ISA_SUFFIX);
+const falt_inner_kernels JOIN(falt_inner_kernels_, FALT_ISA_SUFFIX) = {dots_f32, dots_bf16, dots_f16};
