@@ -162,7 +162,7 @@ class Peer:
         import numpy as np
         got, expected = np.asarray(self.finish(result)).reshape(expected.shape)[middle], expected[middle]
         if expected.dtype.kind == "V":
-            got, expected = widened(got), widened(expected)
+            got, expected = upconverted(got), upconverted(expected)
         return largest(lambda a, b: np.abs(a.astype(np.float64) - b), got, expected), largest(np.abs, expected)
 
 
@@ -188,7 +188,7 @@ def largest(function, *arrays):
         return float(np.max(list(pool.map(lambda block: np.max(function(*block), initial=0), blocks))))
 
 
-def widened(array):
+def upconverted(array):
     """Values of bf16, the upper halves of f32, as numbers that NumPy knows."""
     import numpy as np
     return (np.ascontiguousarray(array).view(np.uint16).astype(np.uint32) << 16).view(np.float32)

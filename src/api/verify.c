@@ -80,7 +80,7 @@ static falt_status prepare_mixed(verification *v) {
   return prepare_magnitudes(v, &v->mixed_magnitudes, &magnitudes, FALT_MEASURE_MIXED);
 }
 
-/* Magnitudes only widen or narrow the tolerance: a solver that is faster than the reference computes them. */
+/* Magnitudes only enlarge or shrink the tolerance: a solver that is faster than the reference computes them. */
 static falt_status prepare(verification *v) {
   const falt_problem magnitudes = magnitude_problem(v->problem);
   uint64_t state = v->seed;

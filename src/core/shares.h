@@ -1,4 +1,4 @@
-/* Work distribution of a parallel loop: the indices are cut into shares of neighbouring indices, one for each thread.
+/* Work distribution of a parallel loop: each thread gets one share of neighbouring indices.
  */
 #ifndef FALT_CORE_SHARES_H
 #define FALT_CORE_SHARES_H

@@ -91,7 +91,7 @@ static int by_stride(const falt_tensor *t, int64_t stride[FALT_DIMS], int64_t si
   return count;
 }
 
-/* What is written must not meet itself: each stride steps over all that the smaller ones reach. */
+/* Elements of the result must not overlap: each stride is larger than the reach of all smaller ones. */
 static falt_status check_result(const falt_problem *problem) {
   int64_t stride[FALT_DIMS], size[FALT_DIMS], reach = 0;
   int count = by_stride(falt_problem_result(problem), stride, size);

@@ -39,7 +39,7 @@ typedef struct falt_recipe {
   falt_channel_kind channels;
   falt_window_kind window;
   int plain;  /* percent without the rarer words: usual types and pads, dense tensors */
-  int inner;  /* percent with channels innermost */
+  int inner;  /* percent NHWC */
   int pooled; /* percent with pool */
 } falt_recipe;
 

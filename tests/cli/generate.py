@@ -111,7 +111,7 @@ case("opencv-anchor", "correlate", "grey",
      cv2.filter2D(grey, cv2.CV_16S, even.astype(np.float32), anchor=(4, 1), borderType=cv2.BORDER_REPLICATE), literal(even),
      "--boundary replicate --anchor y=1,x=4", "--out-type s16")
 
-# Modes, strides, holes.
+# Modes, strides, dilation.
 long = signal.astype(np.int64)
 taps = rng.integers(-4, 5, 5)
 for mode in ("full", "valid"):
@@ -121,9 +121,9 @@ for mode in ("full", "valid"):
          f"--mode {mode}", "--out-type s32")
 case("stride", "correlate", "grey", nd.correlate(wide, even.astype(np.int32), mode="nearest")[::3, ::2], literal(even),
      "--boundary edge --stride 3x2", "--out-type s32")
-holes = np.zeros((4, 7), np.int32)
-holes[::3, ::2] = even[:2, :4]
-case("dilation", "correlate", "grey", sg.correlate2d(wide, holes, "valid"), literal(even[:2, :4]),
+dilated = np.zeros((4, 7), np.int32)
+dilated[::3, ::2] = even[:2, :4]
+case("dilation", "correlate", "grey", sg.correlate2d(wide, dilated, "valid"), literal(even[:2, :4]),
      "--dilation y=3,x=2 --mode valid", "--out-type s32")
 half = np.array([[1, 3, 5, 7, -1, -3]], np.int16)
 save("halves", half)

@@ -393,7 +393,7 @@ static void *keep_writing(void *argument) {
   return NULL;
 }
 
-/* Two writers and a reader: what is read is always all of one text. */
+/* Two writers and a reader: the reader always gets all of one text. */
 static void test_file_is_whole(UNUSED void **state) {
   const char *path = at("shared");
   writer writers[2] = {{.path = path, .letter = 'a'}, {.path = path, .letter = 'b'}};

@@ -211,7 +211,7 @@ static void grow(int taps, off_t size, time_t written) {
   close(file);
 }
 
-/* Holes in files: nothing is written, only counted. */
+/* Sparse files: only their sizes count. */
 static void test_bound(UNUSED void **state) {
   char path[128];
   falt_cache_clear(NULL);
@@ -226,7 +226,7 @@ static void test_bound(UNUSED void **state) {
   falt_cache_clear(NULL);
 }
 
-/* Writers and readers of the same kernels: what is read is whole. */
+/* Writers and readers of the same kernels: a reader never gets a part of a file. */
 static void test_processes(UNUSED void **state) {
   enum { PROCESSES = 16, ROUNDS = 12, KEYS = 3 };
   falt_cache_clear(NULL);

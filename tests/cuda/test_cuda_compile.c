@@ -217,7 +217,7 @@ typedef struct band {
 } band;
 
 /* As the solver fills the parameters, with the cut that it would choose for a large image. */
-static falt_cuda_kernel banded(const band *s, const falt_toeplitz *bands, const falt_toeplitz_cut *cut) {
+static falt_cuda_kernel toeplitz_kernel(const band *s, const falt_toeplitz *bands, const falt_toeplitz_cut *cut) {
   falt_cuda_kernel k = {.source = "cuda_toeplitz.cu", .entry = "falt_toeplitz"};
   for (int i = 0; i < 3; i++) {
     falt_cuda_define(&k, "TAPS_%c=%d", "TRS"[i], s -> taps[i]);
@@ -245,7 +245,7 @@ static falt_cuda_kernel banded(const band *s, const falt_toeplitz *bands, const 
   return k;
 }
 
-static void test_banded(UNUSED void **state) {
+static void test_toeplitz(UNUSED void **state) {
   static const band shapes[] = {
       {"BYTES", "unsigned char", FALT_U8, {1, 3, 3}, 1, 1},
       {"BYTES", "unsigned char", FALT_U8, {1, 5, 5}, 1, 1},
@@ -288,7 +288,7 @@ static void test_banded(UNUSED void **state) {
       falt_toeplitz_make(&bands, kind, shapes[i].taps, shapes[i].channels > 1 ? 1 : shapes[i].pixel, taps);
       bands.channels = shapes[i].channels;
       falt_toeplitz_choose(&bands, &image, &machine, &cut);
-      const falt_cuda_kernel kernel = banded(&shapes[i], &bands, &cut);
+      const falt_cuda_kernel kernel = toeplitz_kernel(&shapes[i], &bands, &cut);
       compile(&kernel, architectures[a], 255, 64); /* what stores results that are not finite has a frame */
     }
 }
@@ -490,7 +490,7 @@ int main(void) {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
       cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_turn),
       cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),       cmocka_unit_test(test_sweep),
-      cmocka_unit_test(test_banded),     cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),
+      cmocka_unit_test(test_toeplitz),   cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),
       cmocka_unit_test(test_pooling),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* What the header promises about executions on a GPU: they can be captured into a graph, they follow one another
- * without a wait and run side by side, plans are made and destroyed by any thread while others run, devices of two
- * contexts stand side by side, and all these give the same bits; memory that runs out is an error and not the end; and
+ * without a wait and run concurrently, plans are made and destroyed by any thread while others run, devices of two
+ * contexts coexist, and all these give the same bits; memory that runs out is an error and not the end; and
  * the textbook's values come out of every solver. Plain C over the public header; prints what fails.
  *   contract          all of it
  *   contract quick    small, for compute-sanitizer */
@@ -193,8 +193,8 @@ static bool reopen(run *r) {
   return falt_execute_host(r->plan, &host) == FALT_OK;
 }
 
-/* One plan, in turns on two sets of operands: what a kernel that starts early does to the workspace, or reads of it,
- * shows where the other's data differ. */
+/* One plan, alternating between two sets of operands: a kernel that PDL starts before the workspace is ready shows
+ * where the other set's data differ. */
 static void overlap(const run *a, const run *b, void *const stream[2], bool share) {
   placed p, q;
   bool fine = place(a, &p, 0, 0, stream[0]) && place(b, &q, 0, 0, stream[1]) && poison(a, &p) && poison(b, &q);
@@ -202,7 +202,7 @@ static void overlap(const run *a, const run *b, void *const stream[2], bool shar
   if (share) q.set.workspace = p.set.workspace;
   for (int i = 0; fine && i < OVERLAPS; i++)
     fine = falt_execute(a->plan, &p.set) == FALT_OK && falt_execute(a->plan, &q.set) == FALT_OK;
-  expect(fine && came_out(a, &p) && came_out(b, &q), share ? "one after another" : "side by side", a->line);
+  expect(fine && came_out(a, &p) && came_out(b, &q), share ? "one after another" : "concurrent", a->line);
   q.set.workspace = own;
   unplace(a, &p);
   unplace(b, &q);

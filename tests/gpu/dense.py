@@ -1,7 +1,7 @@
-"""Problem lines of dense layers of 16-bit floats, channels innermost: forward and gradients, every space, channel count,
+"""Problem lines of dense layers of 16-bit floats, NHWC: forward and gradients, every space, channel count,
 stride, dilation, pad, filter layout and epilogue. With `planar` pixels are innermost, some of the input alone, channels
-come in any number and types are some others too. With `few` what is summed comes by eights and into few channels,
-planar or not: forward, and gradients by the data of larger strides and filters. With `ragged` channels come in numbers
+come in any number and types are some others too. With `few` the summed channels are multiples of eight and the result has few,
+planar or not: forward, and dgrad with larger strides and filters. With `ragged` channels come in numbers
 that 16 bytes do not divide, and pixels mostly lie evenly.
 dense.py SEED COUNT [planar|few|ragged] [WORD...]"""
 import math

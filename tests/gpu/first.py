@@ -1,5 +1,5 @@
 """Problem lines of first layers, of 16-bit floats: few input channels, every stride, dilation, pad, boundary, layout and
-epilogue; their gradients by the filter; and layers of patches. first.py SEED COUNT"""
+epilogue; their wgrad; and layers of patches. first.py SEED COUNT"""
 import random
 import sys
 

@@ -105,7 +105,7 @@ typedef struct placed {
   char *back;
 } placed;
 
-/* Puts what is read so many elements behind an aligned place, and the result so many. */
+/* Places operands `shift` elements behind an aligned address, and the result `result_shift` elements. */
 UNUSED static bool place(const run *r, placed *p, int64_t shift, int64_t result_shift, void *stream) {
   char *at[TENSORS];
   *p = (placed){.back = malloc(r->bytes[r->result])};

@@ -1,4 +1,4 @@
-"""Problem lines of layers whose columns lie side by side, of 16-bit floats and few input channels, volumes among them:
+"""Problem lines of layers with contiguous columns (NCHW), of 16-bit floats and few input channels, volumes among them:
 every boundary, pad, alignment and epilogue. strips.py SEED COUNT"""
 import random
 import sys

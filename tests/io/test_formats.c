@@ -1,5 +1,6 @@
-/* Every format that this build has: what is written is read back, type, sizes and samples; wrong types are refused with
- * the right ones named; truncated files fail; nothing is left behind. Formats without their module are skipped by name.
+/* Every format that this build has: files are read back as written, type, sizes and samples; wrong types are refused
+ * with the right ones named; truncated files fail; nothing is left behind. Formats without their module are skipped by
+ * name.
  */
 #include <math.h>
 #include <sys/stat.h>

@@ -1,5 +1,5 @@
-/* .npz: archives made byte by byte, so that no library decides what is in them; what is written is read back; archives
- * of more than 4 GB; lies about sizes; every cut and every flipped bit is an error or changes no element. */
+/* .npz: archives made byte by byte, so that no library decides what is in them; archives are read back as written;
+ * archives of more than 4 GB; lies about sizes; every cut and every flipped bit is an error or changes no element. */
 #include <fcntl.h>
 #include <sys/mman.h>
 

@@ -28,7 +28,7 @@ static const regression lines[] = {
     {"backward-data n=2 c=1 d=3 h=14 w=12 k=6 t=5 r=4 s=2 pad=4:3x9:9x1:3 layout=ndhwc", 0},
     /* generic: walked all taps for each fold of a boundary, whether they met anything or not */
     {"backward-data c=1 w=2 k=1 s=2048 dilation=12 pad=12282 boundary=symmetric weight-type=f32 type=f64", 0},
-    /* lines, widened: took slots of one pixel for pixels of adjacent channels */
+    /* wgrad-fewchannels, upconvert-f32: took slots of one pixel for pixels of adjacent channels */
     {"backward-filter c=5 h=47 w=1 k=2 r=2 s=1", 0},
     {"backward-filter c=3 h=36 w=44 k=6 r=4 s=1 dilation=2 out=1", 0},
     {"backward-filter c=10 d=4 h=5 w=1 k=12 t=2 r=4 s=1 groups=2 pad=3x0x0", 0},

@@ -390,7 +390,7 @@ static double estimate(const falt_problem *p, const falt_device *device) {
   return falt_roofline(device, FALT_F64, falt_problem_flops(p), 1e-3, falt_problem_bytes(p));
 }
 
-/* Copies a filter that is known, as it lies in memory: only for the plan that was chosen. */
+/* Copies a known filter in its layout, for the chosen plan only. */
 static falt_status ready(falt_plan *base) {
   reference_plan *plan = (reference_plan *)base;
   const falt_problem *p = &base->problem;

@@ -162,8 +162,8 @@ static falt_status ready(falt_plan *base) {
 
 static const char *refusal(falt_problem *p) {
   return falt_is_pooling(p->operation)                               ? "it computes layers and their gradients"
-         : p->is_filter                                              ? "filters are read as they lie"
-         : p->filter.size[FALT_C] == 1 && p->filter.size[FALT_G] > 1 ? "depthwise layers are read as they lie"
+         : p->is_filter                                              ? "filters are read in their layout"
+         : p->filter.size[FALT_C] == 1 && p->filter.size[FALT_G] > 1 ? "depthwise layers are read in their layout"
          : falt_type_size(operand_of(p, SOURCE)->type) != falt_type_size(operand_of(p, OTHER)->type)
              ? "its factors' elements are not of one size"
              : NULL;

@@ -47,7 +47,7 @@ static int64_t fold_taps(fold_plan *plan, const falt_problem *p) {
                        : floor_div(taps - 1 - axis->pad[0], axis->stride) + plan->pad + 1;
 }
 
-/* Dense, channels innermost. */
+/* Dense, with contiguous channels. */
 static falt_tensor fold_shape(const fold_plan *plan, const falt_problem *p, int64_t taps) {
   static const int outwards[] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_G, FALT_K};
   falt_tensor w = p->filter;

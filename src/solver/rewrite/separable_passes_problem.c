@@ -54,7 +54,7 @@ static double sum_along(const falt_problem *p, const void *values, int axis, boo
 
 /* ---- tensors between passes */
 
-/* Dimensions from the fastest: channels stay side by side where they are. */
+/* Dimensions from the fastest: channels stay contiguous where they are. */
 static const int *order_of(const falt_problem *p) {
   static const int planes[] = {FALT_W, FALT_H, FALT_D, FALT_C, FALT_G, FALT_N},
                    pixels[] = {FALT_G, FALT_W, FALT_H, FALT_D, FALT_C, FALT_N};

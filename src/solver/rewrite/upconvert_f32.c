@@ -1,6 +1,6 @@
 /* Solver upconvert-f32: layers of narrow types on CPUs. Upconverts a piece of the operands to f32 in a private cache,
  * runs an f32 child plan on it, and converts the output back. */
-#include "solver/cpu/common/widen.h"
+#include "solver/cpu/common/upconvert.h"
 
 #include <math.h>
 #include <string.h>
@@ -123,7 +123,7 @@ static void run_piece(const run *r, int64_t index, char *scratch, void *filter, 
   for (int i = 0; i < OPERANDS; i++) {
     here[i] = is_wide(kind, i) ? there[i] : scratch + plan->operand[i];
     if (!is_wide(kind, i) && !is_written(part, i))
-      falt_widen(plan->base.device, tensor_of(part, i), there[i], tensor_of(inner, i), here[i]);
+      falt_upconvert(plan->base.device, tensor_of(part, i), there[i], tensor_of(inner, i), here[i]);
   }
   const falt_operands operands = {.input = here[INPUT],
                                   .filter = filter,
@@ -135,7 +135,7 @@ static void run_piece(const run *r, int64_t index, char *scratch, void *filter, 
   falt_plan_run_shared(kind->child, &operands);
   for (int i = 0; i < OPERANDS; i++)
     if (!is_wide(kind, i) && is_written(part, i))
-      falt_narrow(plan->base.device, tensor_of(inner, i), here[i], tensor_of(part, i), there[i]);
+      falt_downconvert(plan->base.device, tensor_of(inner, i), here[i], tensor_of(part, i), there[i]);
 }
 
 static void run_task(void *context, int64_t index, void *scratch) {
@@ -177,7 +177,7 @@ static void sum_pieces(const run *r, char *scratch) {
       add(plan->base.device, (addition){r->operands->bias, bias, p->output.size[FALT_G] * p->output.size[FALT_C]});
     falt_progress_leave(all);
   }
-  falt_narrow(plan->base.device, &plan->filter, r->filter, &p->filter, r->operands->filter);
+  falt_downconvert(plan->base.device, &plan->filter, r->filter, &p->filter, r->operands->filter);
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -192,7 +192,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     return;
   }
   if (!base->packed && p->filter.type != FALT_F32)
-    falt_widen(base->device, &p->filter, operands->filter, &plan->filter, r.filter);
+    falt_upconvert(base->device, &p->filter, operands->filter, &plan->filter, r.filter);
   if (plan->spread)
     falt_rows_run(base->device, &(falt_row_job){run_task, &r, piece_count(plan), plan->scratch.total}, workspace);
   else
@@ -236,7 +236,7 @@ static const char *refusal(const falt_problem *p) {
   return falt_is_pooling(p->operation) ? "only layers"
          : p->is_filter                ? "filters are read in any type by solvers of their own"
          : falt_tensors_are_f32(p)     ? "all its operands are f32"
-                                       : falt_widen_refusal(p);
+                                       : falt_upconvert_refusal(p);
 }
 
 /* ---- plan: pieces */
@@ -253,7 +253,7 @@ static bool fill_kind(const upconvert_plan *plan, const falt_row_bands *bands, i
     falt_tensor *const t = tensors[i], wide;
     bytes[i] = 0;
     if (!is_used(&kind->part, i)) continue;
-    if (!falt_widen_shape(&wide, t, &bytes[i])) return false;
+    if (!falt_upconvert_shape(&wide, t, &bytes[i])) return false;
     if (t->type != FALT_F32) *t = wide;
   }
   falt_problem_canonical(&kind->inner);
@@ -356,14 +356,14 @@ static bool add_kinds(upconvert_plan *plan, falt_ask *ask, size_t most[OPERANDS 
 /* The filter's values in f32, if they are known. */
 static bool take_filter(upconvert_plan *plan, falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  if (!falt_widen_shape(&plan->filter, &p->filter, &plan->filter_bytes))
+  if (!falt_upconvert_shape(&plan->filter, &p->filter, &plan->filter_bytes))
     return falt_refuse(ask, "its filter is too large") != NULL;
   if (p->filter.type == FALT_F32 && !sums_pieces(p)) plan->filter = p->filter;
   plan->base.packed = ask->filter_values != NULL && !sums_pieces(p);
   if (!plan->base.packed || p->filter.type == FALT_F32) return true;
   plan->values = falt_alloc(plan->filter_bytes);
   if (!plan->values) return falt_refuse_memory(ask) != NULL;
-  falt_widen(ask->device, &p->filter, ask->filter_values, &plan->filter, plan->values);
+  falt_upconvert(ask->device, &p->filter, ask->filter_values, &plan->filter, plan->values);
   return true;
 }
 
@@ -391,7 +391,8 @@ static double conversions(const piece_kind *kind) {
   const falt_problem *part = &kind->part;
   double flops = 0;
   for (int i = 0; i < OPERANDS; i++)
-    if (!is_wide(kind, i)) flops += (is_written(part, i) ? falt_narrow_flops : falt_widen_flops)(tensor_of(part, i));
+    if (!is_wide(kind, i))
+      flops += (is_written(part, i) ? falt_downconvert_flops : falt_upconvert_flops)(tensor_of(part, i));
   return flops;
 }
 

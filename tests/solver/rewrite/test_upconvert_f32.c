@@ -59,7 +59,7 @@ static void test_pieces(void **state) {
       falt_budget_default(&budget);
       assert_int_equal(falt_problem_parse(&problem, &budget, lines[i]), FALT_OK);
       assert_int_equal(falt_verify(device, &problem, &budget, i + 1, expect_fine, &w), FALT_OK);
-      if (w.runs != 1) fail_msg("not widened: %s", lines[i]);
+      if (w.runs != 1) fail_msg("not upconverted: %s", lines[i]);
     }
     falt_device_destroy(&device);
   }

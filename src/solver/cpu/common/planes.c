@@ -1,11 +1,11 @@
-/* Images between NCHW and NHWC: blocks of channels by pixels, transposed in registers. Narrow elements become f32 on
- * the way, in blocks that stay in the first cache. */
+/* Images between NCHW and NHWC: blocks of channels by pixels, transposed in registers. Narrow elements are converted
+ * to f32 on the way, in blocks that fit into the first-level cache. */
 #include "solver/cpu/common/planes.h"
 
 #include <math.h>
 
 #include "core/memory.h"
-#include "solver/cpu/common/widen.h"
+#include "solver/cpu/common/upconvert.h"
 #include "solver/cpu/filter/filter_kernels.h"
 #include "solver/cpu/fprop/layer_kernels.h"
 
@@ -127,7 +127,7 @@ double falt_planes_seconds(const falt_device *device, const falt_tensor *planar,
   const bool narrow = planar->type != FALT_F32;
   const falt_tensor packed = falt_planes_packed(planar, planar->size[FALT_N], type);
   double flops = each * (double)falt_tensor_count(planar);
-  if (narrow) flops += (back ? falt_narrow_flops : falt_widen_flops)(planar);
-  if (type != FALT_F32) flops += (back ? falt_widen_flops : falt_narrow_flops)(&packed);
+  if (narrow) flops += (back ? falt_downconvert_flops : falt_upconvert_flops)(planar);
+  if (type != FALT_F32) flops += (back ? falt_upconvert_flops : falt_downconvert_flops)(&packed);
   return falt_roofline(device, FALT_F32, flops, 1, 0);
 }

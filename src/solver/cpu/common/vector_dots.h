@@ -10,8 +10,8 @@
  * bf16   AVX512_BF16: one instruction for the group's two products. Otherwise two multiply-adds: the two halves of a
  *        group are two f32, one in place and one shifted up
  * 8-bit  VNNI: one instruction for the group's four products, u8 by s8; s8 rows are shifted by 128, and 128 times the
- *        column's sum is subtracted at the end. Otherwise the even and the odd bytes of a group are widened to 16 bits
- *        and multiplied pairwise, exactly
+ *        column's sum is subtracted at the end. Otherwise the even and the odd bytes of a group are upconverted to 16
+ * bits and multiplied pairwise, exactly
  */
 
 /* Whether there are instructions for such groups. */

@@ -103,12 +103,12 @@ static void pack_task(void *context, int64_t index) {
 static void pack(const depthwise_plan *plan, const void *filter, float *wide, float *packed) {
   const falt_tensor *given = &plan->base.problem.filter;
   const falt_tensor *taken = &plan->d.layer.p.filter;
-  const bool widens = given->type != taken->type;
-  if (widens) falt_widen(plan->base.device, given, filter, taken, wide);
+  const bool upconverts = given->type != taken->type;
+  if (upconverts) falt_upconvert(plan->base.device, given, filter, taken, wide);
   const int64_t vectors = plan->d.vectors, tasks = falt_ceil_div(vectors * plan->d.pitch, PACKED_BY_TASK);
   packing p = {.d = &plan->d,
                .copies = falt_layer_kernels_for(plan->base.device->isa),
-               .filter = widens ? (const char *)wide : filter,
+               .filter = upconverts ? (const char *)wide : filter,
                .packed = packed,
                .tasks = falt_layer_cut(vectors, falt_min(vectors, tasks))};
   falt_parallel_for(plan->base.device->threads, p.tasks.count, pack_task, &p);
@@ -166,7 +166,7 @@ static void run_row(const execution *run, const falt_depthwise_task *t, int64_t 
     const place out = place_of(t, span, y, d->result_type, run->result, y_row, wide_results);
     const place residual = place_of(t, span, z, plan->base.problem.residual.type, residuals, z_row, wide_residual);
     if (residual.there && residual.type != FALT_F32)
-      falt_depthwise_widen(d, &residual.strip, residual.type, residual.there, residual.here);
+      falt_depthwise_upconvert(d, &residual.strip, residual.type, residual.there, residual.here);
     finish.residual = residual.here;
     finish.residual_step = residual.strip.pixel;
     falt_depthwise_call call = falt_depthwise_call_of(t, span);
@@ -306,7 +306,7 @@ static void set_traffic(depthwise_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const double bytes = falt_problem_bytes(&plan->base.problem), near = (double)plan->base.device->caches.l2;
   plan->waits = d->kind == FALT_TILES_F32 && d->result_type != FALT_F32;
-  plan->ahead = bytes > near && !d->widens;
+  plan->ahead = bytes > near && !d->upconverts;
   plan->stream = bytes > 4 * near && d->result_type == FALT_F32 && whole_lines(d);
 }
 

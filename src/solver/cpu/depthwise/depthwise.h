@@ -3,7 +3,7 @@
 #define FALT_SOLVER_CPU_DEPTHWISE_DEPTHWISE_H
 
 #include "solver/cpu/common/layer.h"
-#include "solver/cpu/common/widen.h"
+#include "solver/cpu/common/upconvert.h"
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 #include "solver/generic/generic.h"
 
@@ -15,8 +15,8 @@
  *
  * Pixels of bf16, and of u8 with s8 weights, are read in place as words of 4 bytes if the instruction set has dot
  * products for them, and outputs are stored in the narrow type. Otherwise kernels compute in f32: rows of narrow types
- * are widened when a window first reads them and stay in a worker's scratch; outputs wait there for a span and are then
- * narrowed. Memory moves narrow elements only. */
+ * are upconverted when a window first reads them and stay in a worker's scratch; outputs wait there for a span and are
+ * then narrowed. Memory moves narrow elements only. */
 
 typedef struct falt_depthwise_piece {
   int64_t from, step, tap_step; /* elements from the source row's first position */
@@ -41,7 +41,7 @@ typedef struct falt_depthwise {
   falt_type source_type, result_type;
   falt_tiles_kind kind;       /* of words that are multiplied */
   int64_t word;               /* channels of the source in one */
-  bool widens;                /* source rows are to be f32 and are not */
+  bool upconverts;            /* source rows are to be f32 and are not */
   falt_generic_plan relation; /* only the fields for links: which outputs read which sources by which taps */
   falt_depthwise_unit unit;
   int64_t channels, depth, taps;        /* outputs of all groups; words of sources of each */
@@ -120,8 +120,8 @@ typedef struct falt_depthwise_strip {
 } falt_depthwise_strip;
 
 /* Elements of a tensor from `narrow` on as f32, and back, rounded to the nearest value, ties to even. */
-void falt_depthwise_widen(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
-                          const void *narrow, float *wide);
+void falt_depthwise_upconvert(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                              const void *narrow, float *wide);
 void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
                            const float *wide, void *narrow);
 

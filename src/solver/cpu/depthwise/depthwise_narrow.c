@@ -11,8 +11,8 @@ static falt_depthwise_strip join_columns(const falt_depthwise_strip *s) {
   return joined ? (falt_depthwise_strip){1, s->count * s->n, 0, 0} : *s;
 }
 
-void falt_depthwise_widen(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
-                          const void *narrow, float *wide) {
+void falt_depthwise_upconvert(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
+                              const void *narrow, float *wide) {
   const falt_depthwise_strip s = join_columns(strip);
   const char *from = narrow;
   for (int64_t i = 0; i < s.count; i++, from += s.step * (int64_t)falt_type_size(type), wide += s.pixel)
@@ -31,15 +31,15 @@ void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *
 /* ---- the window */
 
 /* Converts a source row to a slot that no row of this step uses. */
-static void widen_row(falt_depthwise_task *t, int64_t source) {
+static void upconvert_row(falt_depthwise_task *t, int64_t source) {
   const falt_depthwise *d = t->d;
   const int64_t *stride = d->relation.source.stride, size = (int64_t)falt_type_size(d->source_type);
   const falt_depthwise_strip strip = {d->relation.source.size[FALT_W], t->channels, stride[FALT_W], d->pixel};
   int64_t i = 0;
   while (t->slots[i].turn == t->turn) i++;
   t->slots[i] = (falt_depthwise_slot){source, t->turn};
-  falt_depthwise_widen(d, &strip, d->source_type, t->source + source * size,
-                       t->window + i * falt_depthwise_slot_floats(d));
+  falt_depthwise_upconvert(d, &strip, d->source_type, t->source + source * size,
+                           t->window + i * falt_depthwise_slot_floats(d));
 }
 
 /* The slot that has a source row; none: their number. */
@@ -60,7 +60,7 @@ void falt_depthwise_bring(falt_depthwise_task *t) {
   for (int64_t r = 0; r < t->sources; r++) {
     const int64_t source = t->rows[r].source;
     if (source < 0) continue;
-    if (slot_of(t, source) == d->slots) widen_row(t, source);
+    if (slot_of(t, source) == d->slots) upconvert_row(t, source);
     t->rows[r].at = t->window + slot_of(t, source) * falt_depthwise_slot_floats(d);
   }
 }
@@ -70,7 +70,7 @@ void falt_depthwise_bring(falt_depthwise_task *t) {
 size_t falt_depthwise_wide_bytes(const falt_depthwise *d, const falt_problem *p) {
   falt_tensor wide;
   size_t bytes = 0;
-  if (p->filter.type != d->layer.p.filter.type) falt_widen_shape(&wide, &p->filter, &bytes);
+  if (p->filter.type != d->layer.p.filter.type) falt_upconvert_shape(&wide, &p->filter, &bytes);
   return bytes;
 }
 
@@ -80,11 +80,11 @@ double falt_depthwise_conversions(const falt_depthwise *d, const falt_problem *p
   const bool narrows = p->operation != FALT_BACKWARD_FILTER;
   const falt_tensor *source = d->relation.gathers ? &p->output : &p->input;
   const falt_tensor *result = d->relation.gathers ? &p->input : &p->output;
-  double flops = d->widens ? falt_widen_flops(source) : 0;
+  double flops = d->upconverts ? falt_upconvert_flops(source) : 0;
   if (d->kind != FALT_TILES_F32)
     flops += per_narrow * (double)falt_tensor_count(result);
   else if (result->type != FALT_F32)
-    flops += (narrows ? falt_narrow_flops : falt_widen_flops)(result);
-  if (p->has_residual && p->residual.type != FALT_F32) flops += falt_widen_flops(&p->residual);
+    flops += (narrows ? falt_downconvert_flops : falt_upconvert_flops)(result);
+  if (p->has_residual && p->residual.type != FALT_F32) flops += falt_upconvert_flops(&p->residual);
   return flops;
 }

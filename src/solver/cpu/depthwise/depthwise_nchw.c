@@ -2,7 +2,7 @@
  * workspace, runs an NHWC plan, and transposes its output back. */
 #include "core/memory.h"
 #include "solver/cpu/common/planes.h"
-#include "solver/cpu/common/widen.h"
+#include "solver/cpu/common/upconvert.h"
 
 /* Kernels along channels take a fraction of the time of kernels along rows where rows are short, and a transpose in
  * registers costs little more than a copy. The images of one step are so few that both tensors stay in the caches. */
@@ -96,7 +96,7 @@ static falt_status ready(falt_plan *base) {
 static const char *refusal(falt_problem *p) {
   const bool maps = p->operation == FALT_FORWARD || p->operation == FALT_BACKWARD_DATA;
   return !maps                                                        ? "only forward and backward-data"
-         : !falt_problem_is_f32(p) && falt_widen_refusal(p)           ? falt_widen_refusal(p)
+         : !falt_problem_is_f32(p) && falt_upconvert_refusal(p)       ? falt_upconvert_refusal(p)
          : p->filter.size[FALT_C] != 1 || p->filter.size[FALT_K] != 1 ? "a group has more than one channel in or out"
          : p->filter.size[FALT_G] < LEAST_CHANNELS                    ? "too few channels for vectors"
          : p->has_residual                                            ? "residuals are not transposed"

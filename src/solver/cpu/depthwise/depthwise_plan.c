@@ -6,7 +6,7 @@
 
 /* Filters of narrow types are read in any order of channels, and to the last bit, by solvers of their own. */
 static const char *type_refusal(const falt_problem *p) {
-  return falt_problem_is_f32(p) ? NULL : p->is_filter ? "a filter that is not f32" : falt_widen_refusal(p);
+  return falt_problem_is_f32(p) ? NULL : p->is_filter ? "a filter that is not f32" : falt_upconvert_refusal(p);
 }
 
 /* The channels of all groups in their order. */
@@ -183,7 +183,7 @@ static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
   size_t bytes;
   wide.input.type = wide.output.type = wide.residual.type = wide.accumulator = FALT_F32;
   if (d->kind == FALT_TILES_F32 && problem->filter.type != FALT_F32 &&
-      !falt_widen_shape(&wide.filter, &problem->filter, &bytes))
+      !falt_upconvert_shape(&wide.filter, &problem->filter, &bytes))
     return false;
   falt_layer_epilogue(&d->layer, &wide);
   d->relation.p = wide;
@@ -193,7 +193,7 @@ static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
   d->relation.fill = gathers ? 0 : wide.boundary_value;
   d->source_type = gathers ? problem->output.type : problem->input.type;
   d->result_type = gathers ? problem->input.type : problem->output.type;
-  d->widens = d->kind == FALT_TILES_F32 && d->source_type != FALT_F32;
+  d->upconverts = d->kind == FALT_TILES_F32 && d->source_type != FALT_F32;
   d->word = d->kind == FALT_TILES_F32 ? 1 : (int64_t)sizeof(float) / falt_depthwise_source_bytes(d);
   return true;
 }
@@ -203,7 +203,7 @@ static bool set_window(falt_depthwise *d, const falt_device *device) {
   const falt_tensor *source = &d->relation.source;
   d->block = block_of(d, device);
   d->pixel = source->stride[FALT_W] / d->word;
-  if (!d->widens) return true;
+  if (!d->upconverts) return true;
   d->slots = falt_min(d->rows_most, source->size[FALT_D] * source->size[FALT_H]);
   d->pixel = falt_min(d->block * d->unit.sources, falt_depthwise_source_channels(d));
   const double row = (double)source->size[FALT_W] * (double)d->pixel * sizeof(float);

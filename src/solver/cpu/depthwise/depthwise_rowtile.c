@@ -58,7 +58,7 @@ static void pack_task(void *context, int64_t index) {
 /* `room` takes a narrow filter in f32. */
 static void pack(const rowtile_plan *plan, const void *filter, float *room, float *packed) {
   const falt_tensor *given = &plan->base.problem.filter;
-  if (given->type != FALT_F32) falt_widen(plan->base.device, given, filter, &plan->wide, room);
+  if (given->type != FALT_F32) falt_upconvert(plan->base.device, given, filter, &plan->wide, room);
   const int64_t tasks = falt_ceil_div(plan->vectors * vector_elements(plan), PACKED_BY_TASK);
   packing p = {.plan = plan,
                .copies = falt_layer_kernels_for(plan->base.device->isa),
@@ -152,7 +152,7 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
   return p->operation != FALT_FORWARD ? "only forward"
          : !falt_block_has(p->output.type, 3) && p->output.type != FALT_S32
              ? "results are not of a type that kernels write"
-         : !all_f32(p) && falt_widen_refusal(p)        ? falt_widen_refusal(p)
+         : !all_f32(p) && falt_upconvert_refusal(p)    ? falt_upconvert_refusal(p)
          : falt_depthwise_block_refusal(p, kernels)    ? falt_depthwise_block_refusal(p, kernels)
          : p->has_residual                             ? "residuals are not fused here"
          : p->output.size[FALT_W] < kernels->positions ? "fewer positions than a block"
@@ -227,7 +227,7 @@ static falt_plan *plan_rowtile(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   const falt_problem *p = &plan->base.problem;
   plan->wide = p->filter;
-  if (p->filter.type != FALT_F32 && !falt_widen_shape(&plan->wide, &p->filter, &plan->wide_bytes)) {
+  if (p->filter.type != FALT_F32 && !falt_upconvert_shape(&plan->wide, &p->filter, &plan->wide_bytes)) {
     destroy(&plan->base);
     return falt_refuse(ask, "its filter in f32 exceeds 2^63 bytes");
   }

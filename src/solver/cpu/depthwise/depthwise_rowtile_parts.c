@@ -30,7 +30,7 @@ const char *falt_depthwise_block_refusal(const falt_problem *p, const falt_block
          : width->pad[0] > taps / 2 || beyond(p) > taps / 2 ? "more columns outside than half of the taps"
          : !falt_tensor_unit(&p->input, FALT_G) || !falt_tensor_unit(&p->output, FALT_G)
              ? "channels are not adjacent in memory"
-         : p->input.type == FALT_F16 && kernels->width < 8 ? "no instruction widens f16"
+         : p->input.type == FALT_F16 && kernels->width < 8 ? "no instruction upconverts f16"
          : p->input.size[FALT_G] < kernels->width          ? "fewer channels than a vector"
                                                            : NULL;
 }
@@ -89,7 +89,7 @@ void falt_depthwise_block_rows(const falt_problem *p, const void *y, int64_t gro
 /* ---- estimates */
 
 /* The additional cost of a narrow element, in operations. */
-static const double widening = 3, narrowing = 4;
+static const double upconverting = 3, narrowing = 4;
 
 double falt_depthwise_block_flops(const falt_problem *p, const falt_block_kernels *kernels) {
   const double channels = (double)p->input.size[FALT_G];
@@ -97,7 +97,7 @@ double falt_depthwise_block_flops(const falt_problem *p, const falt_block_kernel
   const double rows = (double)(falt_depthwise_block_groups(p) * falt_block_rows(p->filter.size[FALT_H])) /
                       (double)p->output.size[FALT_H];
   double flops = falt_problem_flops(p) * falt_depthwise_inside(p, 1) * falt_depthwise_inside(p, 2) * lanes * rows;
-  if (p->input.type != FALT_F32) flops += widening * (double)falt_tensor_count(&p->input);
+  if (p->input.type != FALT_F32) flops += upconverting * (double)falt_tensor_count(&p->input);
   if (p->output.type != FALT_F32) flops += narrowing * (double)falt_tensor_count(&p->output);
   return flops;
 }

@@ -88,7 +88,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   falt_parallel_for(base->device->threads, plan->blocks.count * plan->bands.count, run_task, &run);
   falt_parallel_for(base->device->threads, falt_ceil_div(base->problem.input.size[FALT_G], plan->kernels->width),
                     add_bands, &run);
-  if (narrow) falt_narrow(base->device, &plan->wide, run.filter, filter, operands->filter);
+  if (narrow) falt_downconvert(base->device, &plan->wide, run.filter, filter, operands->filter);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -154,7 +154,7 @@ static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   falt_memory_layout *all = &plan->base.layout;
   size_t wide = 0;
   plan->wide = *filter;
-  if (filter->type != FALT_F32 && !falt_widen_shape(&plan->wide, filter, &wide)) {
+  if (filter->type != FALT_F32 && !falt_upconvert_shape(&plan->wide, filter, &wide)) {
     destroy(&plan->base);
     return falt_refuse(ask, "its filter in f32 exceeds 2^63 bytes");
   }

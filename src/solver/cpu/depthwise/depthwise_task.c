@@ -121,7 +121,7 @@ falt_depthwise_task falt_depthwise_open(const falt_depthwise *d, const falt_dept
   for (int64_t i = 0; i < d->slots; i++) t.slots[i] = (falt_depthwise_slot){-1, -1};
   if (d->relation.fill != 0)
     for (int64_t i = 0; i < (end - unit) * d->unit.sources * d->word; i++)
-      falt_store(t.constant, d->widens ? FALT_F32 : d->source_type, i, d->relation.fill);
+      falt_store(t.constant, d->upconverts ? FALT_F32 : d->source_type, i, d->relation.fill);
   return t;
 }
 
@@ -141,7 +141,7 @@ void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int
   task->sources = task->next_sources;
   task->next = done;
   task->next_sources = row + 1 < last ? list_sources(task->d, row + 1, task->next) : 0;
-  if (task->d->widens)
+  if (task->d->upconverts)
     falt_depthwise_bring(task);
   else
     find_rows(task);

@@ -54,7 +54,7 @@ static const float *row_of(const execution *run, const falt_depthwise_task *t, i
   const char *from = (const char *)run->operands->output +
                      (falt_depthwise_at(d, y, row) + t->result) * (int64_t)falt_type_size(d->result_type);
   if (d->result_type == FALT_F32) return (const float *)(const void *)from;
-  falt_depthwise_widen(d, &strip, d->result_type, from, room);
+  falt_depthwise_upconvert(d, &strip, d->result_type, from, room);
   return room;
 }
 
@@ -150,7 +150,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                                 .scratch = plan->at.parts.total},
                 workspace);
   falt_parallel_for(base->device->threads, plan->d.vectors, add_bands, &run);
-  if (narrow) falt_narrow(base->device, &plan->d.layer.p.filter, run.filter, filter, operands->filter);
+  if (narrow) falt_downconvert(base->device, &plan->d.layer.p.filter, run.filter, filter, operands->filter);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -217,7 +217,7 @@ static void set_tasks(wgrad_plan *plan) {
   const int64_t enough = falt_max(1, rows / falt_ceil_div(FEWEST, d->relation.result.size[FALT_W]));
   const int64_t bands = falt_min(falt_min(enough, BANDS), falt_max(1, MOST_SUMS / sums));
   const int64_t blocks = falt_ceil_div(d->units, d->block);
-  plan->ahead = falt_problem_bytes(&d->layer.p) > (double)plan->base.device->caches.l2 && !d->widens;
+  plan->ahead = falt_problem_bytes(&d->layer.p) > (double)plan->base.device->caches.l2 && !d->upconverts;
   plan->bands = falt_layer_cut(rows, bands);
   plan->blocks = falt_layer_cut(d->units, falt_max(blocks, falt_min(d->units, falt_ceil_div(wanted, bands))));
 }

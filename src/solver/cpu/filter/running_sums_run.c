@@ -155,7 +155,7 @@ static void lay_out(strip *s, falt_arena *memory) {
 
 /* ----------------------------------------------------------------------------------------------------------- rows */
 
-/* A piece of a row of the input, converted to the lane's type, or copied where integers do not lie side by side. */
+/* A piece of a row of the input, converted to the lane's type, or copied where integers are not contiguous. */
 static void copy_piece(const strip *s, const piece *p, const char *source, char *row) {
   const falt_rows *rows = &s->how->rows;
   const int64_t stride = rows->pixel > 1 ? 1 : rows->in_stride[4], count = p->count * rows->pixel;
@@ -184,7 +184,7 @@ static row_ref constant_row(strip *s) {
   return row;
 }
 
-/* The input's row at a logical position; a copy of it in `copy` where it cannot be read as it lies. */
+/* The input's row at a logical position; a converted copy of it in `copy` if it cannot be read in place. */
 static row_ref input_row(strip *s, int64_t z, int64_t y, char *copy) {
   const falt_running *how = s->how;
   const falt_rows *rows = &how->rows;

@@ -3,7 +3,7 @@
  * neighbouring channels: in NCHW they gather them, once for each tap and block of outputs. */
 #include "core/memory.h"
 #include "solver/cpu/common/planes.h"
-#include "solver/cpu/common/widen.h"
+#include "solver/cpu/common/upconvert.h"
 
 enum {
   PIECE = 1 << 19,   /* elements of the images that are transposed at a time, if one has not more */

@@ -47,7 +47,7 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable, in addition to the conditions of all layers */
 
-static bool widens(falt_type type) {
+static bool upconverts(falt_type type) {
   return falt_type_is_byte(type) || (falt_type_is_float(type) && type != FALT_F64);
 }
 
@@ -68,7 +68,7 @@ static const char *refusal(const falt_tiles_plan *plan) {
   const falt_type x = p->input.type, w = p->filter.type;
   const bool whole = plan->kind <= FALT_TILES_S8;
   return x == FALT_F32 && w == FALT_F32                                 ? "f32 has solvers of its own"
-         : !widens(x) || !widens(w)                                     ? "only types of 8 and 16 bits, and f32"
+         : !upconverts(x) || !upconverts(w)                             ? "only types of 8 and 16 bits, and f32"
          : p->accumulator == FALT_F64                                   ? "it has no f64 sums"
          : p->output.type == FALT_F64                                   ? "results in f64 are not formed here"
          : falt_type_is_byte(x) && w == FALT_U8                         ? "weights of 8 bits are s8"
@@ -139,7 +139,7 @@ static bool goes_by_vectors(const falt_tiles_plan *plan, int dim) {
   const bool near = falt_tensor_unit(&p->output, dim) && (!p->has_residual || falt_tensor_unit(&p->residual, dim));
   const bool sums = y == FALT_S32 && plan->layer.plain && plan->kind <= FALT_TILES_S8;
   const bool small = !falt_type_is_byte(y) || fabs(p->beta) < 0x1p20;
-  return near && (sums || (widens(y) && small && (!p->has_residual || widens(p->residual.type))));
+  return near && (sums || (upconverts(y) && small && (!p->has_residual || upconverts(p->residual.type))));
 }
 
 /* Positions as columns, if their outputs are adjacent; for a single channel, if those of the input are. */

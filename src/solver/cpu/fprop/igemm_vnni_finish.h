@@ -15,7 +15,7 @@ enum { PITCH = FALT_TILES_COLUMNS, AHEAD = 128 /* bytes */ };
 /* ---- elements in */
 
 /* Elements of a row as f32; a whole number of vectors of neighbours is vector code. */
-FALT_INLINE float widen_one(const void *from, int64_t i, const falt_type type) {
+FALT_INLINE float upconvert_one(const void *from, int64_t i, const falt_type type) {
   switch (type) {
     case FALT_U8:
       return ((const uint8_t *)from)[i];
@@ -30,29 +30,29 @@ FALT_INLINE float widen_one(const void *from, int64_t i, const falt_type type) {
   }
 }
 
-FALT_INLINE void widen_row(const void *from, int64_t step, float *restrict to, int64_t n, const falt_type type) {
+FALT_INLINE void upconvert_row(const void *from, int64_t step, float *restrict to, int64_t n, const falt_type type) {
   if (step == 1)
-    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i, type);
+    for (int64_t i = 0; i < n; i++) to[i] = upconvert_one(from, i, type);
   else
-    for (int64_t i = 0; i < n; i++) to[i] = widen_one(from, i * step, type);
+    for (int64_t i = 0; i < n; i++) to[i] = upconvert_one(from, i * step, type);
 }
 
-FALT_INLINE void widen_typed(const void *from, falt_type type, int64_t step, float *to, int64_t n) {
+FALT_INLINE void upconvert_typed(const void *from, falt_type type, int64_t step, float *to, int64_t n) {
   switch (type) {
     case FALT_U8:
-      widen_row(from, step, to, n, FALT_U8);
+      upconvert_row(from, step, to, n, FALT_U8);
       break;
     case FALT_S8:
-      widen_row(from, step, to, n, FALT_S8);
+      upconvert_row(from, step, to, n, FALT_S8);
       break;
     case FALT_F16:
-      widen_row(from, step, to, n, FALT_F16);
+      upconvert_row(from, step, to, n, FALT_F16);
       break;
     case FALT_BF16:
-      widen_row(from, step, to, n, FALT_BF16);
+      upconvert_row(from, step, to, n, FALT_BF16);
       break;
     default:
-      widen_row(from, step, to, n, FALT_F32);
+      upconvert_row(from, step, to, n, FALT_F32);
       break;
   }
 }
@@ -147,7 +147,8 @@ FALT_INLINE void full_columns(const falt_tiles_finish *f, const factors *by, int
   if (bends && f->residual) {
     const size_t residual_size = falt_type_size(f->residual_type);
     float z[VEC] = {0};
-    widen_typed((const char *)f->residual + (size_t)(f->residual_at[q] + i) * residual_size, f->residual_type, 1, z, n);
+    upconvert_typed((const char *)f->residual + (size_t)(f->residual_at[q] + i) * residual_size, f->residual_type, 1, z,
+                    n);
     y += vec_load(z);
   }
   if (bends && f->curve != FALT_IDENTITY) y = vec_bend(y, f->curve, f->slope);

@@ -114,13 +114,13 @@ typedef struct falt_tiles_spread {
 
 /* to[i] = from[i*step], u8, s8, f16, bf16 or f32, as f32 for i < n; with `split` f16 as the sum of two bf16, the larger
  * one first. */
-typedef struct falt_tiles_widen {
+typedef struct falt_tiles_upconvert {
   const void *from;
   falt_type type;
   bool split;
   void *to;
   int64_t step, n;
-} falt_tiles_widen;
+} falt_tiles_upconvert;
 
 /* to[i*4 + j] = rows[j][i] (bytes; of 16 bits to[i*2 + j]) for i < n: groups of four or two rows. */
 typedef struct falt_tiles_zip {
@@ -174,7 +174,7 @@ typedef struct falt_tiles_kernels {
   void (*product)(const falt_tiles_product *call, falt_tiles_flow *flow);
   void (*flush)(falt_tiles_flow *flow); /* pending products */
   void (*spread)(const falt_tiles_spread *call);
-  void (*widen)(const falt_tiles_widen *call);
+  void (*upconvert)(const falt_tiles_upconvert *call);
   void (*zip)(const falt_tiles_zip *call);
   void (*pair)(const falt_tiles_turn *call);
   void (*turn)(const falt_tiles_turn *call);

@@ -93,7 +93,7 @@ static int64_t input_size(const falt_tiles_task *t) {
 /* n elements of the input, `step` elements apart, as elements of a tile. */
 static void bring(const falt_tiles_task *t, const char *from, int64_t step, int64_t n, char *to) {
   if (falt_tiles_converts(t->plan))
-    t->plan->kernels->widen(&(falt_tiles_widen){from, t->layer->p.input.type, t->plan->split, to, step, n});
+    t->plan->kernels->upconvert(&(falt_tiles_upconvert){from, t->layer->p.input.type, t->plan->split, to, step, n});
   else
     falt_layer_gather(from, step, n, t->plan->element, to);
 }

@@ -55,7 +55,7 @@ static bool extends(const falt_tiles_plan *plan, falt_panel_run *run, const falt
   return true;
 }
 
-static void widen_stretch(falt_panel_tile *tile, const falt_panel_run *group, int64_t each) {
+static void upconvert_stretch(falt_panel_tile *tile, const falt_panel_run *group, int64_t each) {
   for (int j = 0; j < each; j++) {
     if (!(group->present >> j & 1)) continue;
     tile->low = falt_min(tile->low, group->at[j]);
@@ -74,7 +74,7 @@ static falt_panel_tile tile_at(const falt_tiles_plan *plan, int64_t segment, int
     const falt_panel_run group = group_at(plan, segment, first + g * each, g);
     if (!group.present) continue;
     groups++;
-    widen_stretch(&tile, &group, each);
+    upconvert_stretch(&tile, &group, each);
     if (!extends(plan, &last, &group)) {
       last = group;
       tile.runs++;

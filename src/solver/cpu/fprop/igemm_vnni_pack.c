@@ -70,7 +70,7 @@ static char *transpose_stretch(const target *t, const falt_panel_block *block, c
   for (int k = 0; k < n; k++, wide += bytes) {
     rows[k] = columns[k] + block->low * t->size;
     if (!falt_tiles_converts(plan)) continue;
-    plan->kernels->widen(&(falt_tiles_widen){rows[k], plan->layer.p.filter.type, plan->split, wide, 1, length});
+    plan->kernels->upconvert(&(falt_tiles_upconvert){rows[k], plan->layer.p.filter.type, plan->split, wide, 1, length});
     rows[k] = wide;
   }
   plan->kernels->transpose(&(falt_tiles_transpose){rows, to, bytes, n});
@@ -104,24 +104,25 @@ static void pack_columns(const target *t, const falt_panel_block *block, int64_t
 /* ---- rows */
 
 /* Rows of all columns as elements of a tile: those of each half are groups, as for transposed columns. */
-static void widen_run(const target *t, const falt_panel_run *run) {
+static void upconvert_run(const target *t, const falt_panel_run *run) {
   const falt_tiles_plan *plan = t->plan;
   char *to = t->scratch;
   if (t->columns < COLUMNS) memset(to, 0, (size_t)(2 * TILE));
   for (int64_t g = 0; g < run->groups; g++, to += 2 * FALT_TILE_BYTES) {
     const char *from = t->from + (run->at[0] + g * run->step) * t->size;
-    plan->kernels->widen(&(falt_tiles_widen){from, plan->layer.p.filter.type, plan->split, to, t->apart, t->columns});
+    plan->kernels->upconvert(
+        &(falt_tiles_upconvert){from, plan->layer.p.filter.type, plan->split, to, t->apart, t->columns});
   }
 }
 
 static void convert_run(const target *t, const falt_panel_tile *tile, const falt_panel_run *run) {
-  falt_panel_run widened = *run;
-  widen_run(t, run);
-  widened.step = 2;
+  falt_panel_run upconverted = *run;
+  upconvert_run(t, run);
+  upconverted.step = 2;
   for (int64_t half = 0; half < tile_count(t); half++) {
-    widened.at[0] = half;
+    upconverted.at[0] = half;
     for (int64_t time = 0; time < t->plan->times; time++)
-      collect_run(t, &widened, 0, t->scratch, tile_of(t, tile, half, time), time);
+      collect_run(t, &upconverted, 0, t->scratch, tile_of(t, tile, half, time), time);
   }
 }
 
@@ -243,18 +244,18 @@ void falt_tiles_pack_all(const falt_tiles_plan *plan, const void *filter, char *
 /* f32 operations of vectors that take as long as packing a byte of a panel, with the filter in the last-level cache.
  * Measured on Zen 4. Vectors of less than 64 bytes move groups one by one. */
 static const double straight = 3, collected = 4.5, collected_bytes = 5.5, joined = 4.5, flipped = 2;
-static const double per_step = 1.5, by_element = 80, splits = 9, widens = 3, widens_apart = 25;
+static const double per_step = 1.5, by_element = 80, splits = 9, upconverts = 3, upconverts_apart = 25;
 static const double by_group = 20;
 
 static double byte_work(const falt_tiles_plan *plan) {
   const falt_panel_order *order = &plan->order;
-  const double converts = plan->split ? splits : falt_tiles_converts(plan) ? widens : 0;
+  const double converts = plan->split ? splits : falt_tiles_converts(plan) ? upconverts : 0;
   const double size = (double)falt_type_size(plan->layer.p.filter.type), apart = (double)plan->layer.p.filter.stride[0];
   const double vectors = plan->base.device->isa < FALT_ISA_AVX512 ? by_group : 0;
   const double flips = plan->turned && !order->direct ? flipped : 0;
   if (order->columns)
     return vectors + flips + converts + (order->direct ? straight : plan->element == 1 ? collected_bytes : collected);
-  if (converts > 0) return vectors + (apart == 1 ? collected + converts : widens_apart);
+  if (converts > 0) return vectors + (apart == 1 ? collected + converts : upconverts_apart);
   const bool gathers = size == 2 && apart > 0 && apart <= FALT_TILES_MOST_STEP;
   return vectors + flips + joined + (apart == 1 ? 0 : gathers ? per_step * apart : by_element / size);
 }

@@ -113,9 +113,9 @@ FALT_INLINE void split_row_of(const uint16_t *from, int64_t step, uint32_t *rest
   for (int64_t i = 0; i < n; i++) to[i] = split_one(from[i * step]);
 }
 
-static void widen(const falt_tiles_widen *call) {
+static void upconvert(const falt_tiles_upconvert *call) {
   if (!call->split)
-    widen_typed(call->from, call->type, call->step, call->to, call->n);
+    upconvert_typed(call->from, call->type, call->step, call->to, call->n);
   else if (call->step == 1)
     split_row_of(call->from, 1, call->to, call->n);
   else

@@ -199,7 +199,7 @@ static void set_constant(const falt_tiles_task *t) {
   falt_store(&half, FALT_F16, 0, p->boundary_value);
   for (int64_t i = 0; i < t->layer->channels; i++)
     if (plan->split)
-      plan->kernels->widen(&(falt_tiles_widen){&half, FALT_F16, true, t->constant + i * plan->element, 1, 1});
+      plan->kernels->upconvert(&(falt_tiles_upconvert){&half, FALT_F16, true, t->constant + i * plan->element, 1, 1});
     else
       falt_store(t->constant, plan->kind == FALT_TILES_F32 ? FALT_F32 : p->input.type, i, p->boundary_value);
 }

@@ -159,7 +159,7 @@ static void lay_memory(falt_winograd_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-/* The filter with output channels innermost, and its taps outermost but for groups. */
+/* The filter with contiguous output channels; its taps are the outermost dimension but for groups. */
 static falt_tensor taps_tensor(const falt_tensor *filter) {
   static const int outwards[] = {FALT_K, FALT_C, FALT_W, FALT_H, FALT_D, FALT_G};
   falt_tensor w = *filter;

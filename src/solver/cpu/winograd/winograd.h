@@ -47,7 +47,7 @@ typedef struct falt_winograd_plan {
   int64_t pitch, sums_pitch;        /* floats between elements of transforms, and of their sums */
   size_t group;                     /* floats of a group's packed filter */
   const float *values;              /* the filter, from planning until it is packed */
-  float *packed, *taps;             /* transformed, and as it was with output channels innermost; or NULL */
+  float *packed, *taps;             /* transformed; untransformed with contiguous output channels; or NULL */
   falt_tensor taps_tensor;
   size_t factors, filter;   /* offsets into the workspace */
   falt_winograd_scratch at; /* in each worker's scratch */
@@ -61,7 +61,7 @@ static inline int64_t falt_winograd_columns(const falt_winograd_plan *plan, int6
 /* Transforms a filter: for each group and panel, for each element of a tile, a row of columns for each channel. Runs on
  * the device's threads. */
 void falt_winograd_pack(const falt_winograd_plan *plan, const float *filter, float *packed);
-/* Copies a filter with output channels innermost, as plan->taps_tensor says. */
+/* Copies a filter to the layout of plan->taps_tensor, with contiguous output channels. */
 void falt_winograd_copy_taps(const falt_winograd_plan *plan, const float *filter, float *taps);
 /* Operations that take as long as transforming a filter that comes with each execution; 0 if it is known. */
 double falt_winograd_pack_work(const falt_winograd_plan *plan);

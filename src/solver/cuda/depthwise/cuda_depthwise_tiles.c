@@ -107,7 +107,7 @@ static int fitted_registers(const falt_depthwise_shape *s, const falt_depthwise_
 
 /* ---- legal */
 
-/* A gradient's tiles have outputs of all phases of the stride. */
+/* Tiles of a dgrad have outputs of all polyphase parts of the stride. */
 static int phases_of(const falt_depthwise_shape *s, int axis) {
   return s->kind == FALT_DEPTHWISE_DATA ? (int)s->axis[axis].stride : 1;
 }

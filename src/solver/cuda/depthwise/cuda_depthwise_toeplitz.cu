@@ -1,12 +1,12 @@
 // Depthwise fprop and dgrad, stride 1, as Toeplitz products on tensor cores: eight neighbouring outputs of a row are a
-// source window times a band matrix, whose column n is a row of taps shifted down by n. For each tap row r
+// source window times a Toeplitz matrix, whose column n is a row of taps shifted down by n. For each tap row r
 //
 //   result(16 windows, 8 columns) += source(16 windows, 8 + TAPS_S - 1 columns, r rows further down) * band[r].
 //
 // Chen et al., "ConvStencil", 2024.
 
-// The band matrices are the same for all windows of a channel and stay in registers. The 16 windows of a product are
-// neighbours along a row, and come from segments of SEGMENT rows of one or several images. A warp moves down these
+// The Toeplitz matrices are the same for all windows of a channel and stay in registers. The 16 windows of a product
+// are neighbours along a row, and come from segments of SEGMENT rows of one or several images. A warp moves down these
 // segments. It loads each row of windows once and multiplies it with all tap rows; the accumulators of the open output
 // rows are renamed from row to row.
 //
@@ -14,7 +14,7 @@
 // time, and shifted so that windows start at multiples of 16 bytes. Outputs are stored from shared memory as whole
 // lines. For NHWC a block takes SPAN channels at once and transposes them on load and on store.
 //
-// Zeros of the band matrix are multiplied by columns outside the output's window. If an output is not finite, it is
+// Zeros of the Toeplitz matrix are multiplied by columns outside the output's window. If an output is not finite, it is
 // recomputed from its own window.
 
 // Compile-time parameters:
@@ -332,7 +332,7 @@ struct Channel {
   }
 };
 
-// The work of a warp, whose band matrices stay in registers if they are few.
+// The work of a warp, whose Toeplitz matrices stay in registers if they are few.
 constexpr int EACH = SPAN == 1 ? 1 : SPAN / WARPS, KEPT = EACH * TAPS_R * OCTETS <= 32 ? EACH : 1;
 struct Channels {
   int first = -1;  // of the tile

@@ -85,14 +85,14 @@ static int64_t pixels_of(const shape *s, const tile *t) {
   return together ? falt_ceil_div(t->images * rows_of(s, t).count, together) : INT32_MAX;
 }
 
-/* Channels of a warp whose band matrices stay in registers. */
+/* Channels of a warp whose Toeplitz matrices stay in registers. */
 static int64_t kept_of(const shape *s, const tile *t) {
   const int64_t each = t->span == 1 ? 1 : t->span / t->warps, words = s->taps[0] * columns_of(s).octets;
   return each * words <= 32 ? each : 1;
 }
 
-/* Registers: band matrices, accumulators of open rows, a row, outputs to be stored; or pixels in flight; the rest as
- * seen on compiled kernels. */
+/* Registers: Toeplitz matrices, accumulators of open rows, a row, outputs to be stored; or pixels in flight; the rest
+ * as seen on compiled kernels. */
 static int64_t fitted_registers(const shape *s, const tile *t) {
   const int64_t octets = columns_of(s).octets, met = falt_min(s->taps[0], rows_of(s, t).reach + t->segment - 1);
   const int64_t summed = falt_min(t->segment, s->taps[0]);

@@ -26,7 +26,7 @@ typedef struct toeplitz_plan {
   bool linear, biased, ringed;
   int64_t blocks; /* of the launch */
   double *taps;   /* until the bands are on the GPU */
-  void *memory;   /* on the GPU: band matrices, start values of sums, taps in f32 */
+  void *memory;   /* on the GPU: Toeplitz matrices, start values of sums, taps in f32 */
 } toeplitz_plan;
 
 /* ---- execute */
@@ -309,8 +309,8 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-/* Interleaved bytes are separated if rows stay in registers: the band matrices are then denser. False if the image has
- * too many tiles. */
+/* Interleaved bytes are separated if rows stay in registers: the Toeplitz matrices are then denser. False if the image
+ * has too many tiles. */
 static bool make_bands(toeplitz_plan *plan, const int taps[3]) {
   const falt_problem *p = &plan->base.problem;
   const falt_toeplitz_kind kind = kind_of(p->input.type);

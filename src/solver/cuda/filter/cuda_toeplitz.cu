@@ -1,6 +1,6 @@
 // Filters as Toeplitz products on tensor cores, unit strides: 4x4 neighbouring outputs read a footprint of 4 + R - 1
 // rows and 4 + S - 1 columns. Output m is the sum over the footprint's elements k of band[m][k] * x[k], where row m of
-// the band matrix holds the taps shifted to output m. The matrix is the same for every tile:
+// the Toeplitz matrix holds the taps shifted to output m. The matrix is the same for every tile:
 //
 //   acc[16 outputs][8 tiles] += band[16][K] * x[K][8 tiles]
 
@@ -292,7 +292,7 @@ __device__ inline void sweep_kept(const Args &a, const Image &image, const Place
       if (k == 0 || i + k < steps) step_kept<INSIDE>(rows, a, image, at, band, start, row, i + k, k, steps);
 }
 
-// One step of large filters, or of volumes: TILES tiles along a column share band matrices from memory.
+// One step of large filters, or of volumes: TILES tiles along a column share Toeplitz matrices from memory.
 __device__ inline void step_streamed(const Args &a, const Image &image, const Place &at, const uint4 *bands, int row) {
   static_assert(BANDS == 0 || CHANNELS == 1, "channels are taken apart where rows stay in registers");
   Acc acc[TILES];

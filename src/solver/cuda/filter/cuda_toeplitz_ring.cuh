@@ -10,7 +10,7 @@
 // the words beside it. At the end of a row (ENDS) these are NEAR words of the row, which the boundary gives; they
 // contain the bytes of the missing word.
 //
-// The products are transposed: the image is the first operand, 16 tiles a product, and half of the band matrix the
+// The products are transposed: the image is the first operand, 16 tiles a product, and half of the Toeplitz matrix the
 // second. So the accumulators of a lane are four neighbours of one row of each of its own tiles, and lanes exchange
 // nothing.
 

@@ -310,8 +310,8 @@ bool falt_toeplitz_ringed(const falt_toeplitz *b, const falt_toeplitz_cut *c, in
          left <= own && right <= own;
 }
 
-/* Registers: accumulators, the window (the next one, too), resident band matrices; the rest, as measured on compiled
- * kernels, is addresses and stores. */
+/* Registers: accumulators, the window (the next one, too), resident Toeplitz matrices; the rest, as measured on
+ * compiled kernels, is addresses and stores. */
 static int fitted_registers(const falt_toeplitz *b, const falt_toeplitz_cut *c, const falt_machine *m) {
   const bool kept = c->place == FALT_BANDS_REGISTERS, apart = b->channels > 1;
   const int sums = c->groups * 4 * (b->kind == FALT_BANDS_BYTES ? b->parts : 1);

@@ -33,7 +33,7 @@ typedef struct falt_toeplitz {
   double relative_error;    /* the largest, relative to its tap */
 } falt_toeplitz;
 
-/* Describes the band matrices of a filter; taps are in the order planes, rows, columns. */
+/* Describes the Toeplitz matrices of a filter; taps are in the order planes, rows, columns. */
 void falt_toeplitz_make(falt_toeplitz *bands, falt_toeplitz_kind kind, const int taps[3], int pixel,
                         const double *values);
 

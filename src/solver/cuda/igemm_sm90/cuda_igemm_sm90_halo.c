@@ -217,7 +217,7 @@ static bool is_flat(const falt_problem *p) {
          p->axis[0].pad[0] == 0;
 }
 
-/* As volumes, and plane after plane of their rows images have tiles of other shapes. */
+/* Images have other tile shapes as volumes than as one plane of rows; the faster of both. */
 static const char *choose(halo_plan *plan, const falt_machine *machine) {
   const char *why = NULL;
   halo_plan best = {.tile = {.channels = 0}};

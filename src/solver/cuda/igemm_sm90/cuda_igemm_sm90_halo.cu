@@ -64,7 +64,7 @@ constexpr int RUN = SCATTERED || BOXED ? 2 : CHANNELS < 32 ? CHANNELS / 4 : 8;
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 
 static_assert(CONSUMERS * BLOCKS % BLOCKS_W == 0, "blocks fill a tile");
-static_assert(!BOXED || (BLOCKS == 2 && BLOCKS_W % 2 == 0 && TYPE_Y != F32 && !RESIDUAL), "16 pixels side by side");
+static_assert(!BOXED || (BLOCKS == 2 && BLOCKS_W % 2 == 0 && TYPE_Y != F32 && !RESIDUAL), "16 adjacent pixels");
 static_assert(TAPS_D * CHANNELS <= COLUMNS, "all planes of taps are part of a product");
 
 struct Shared {

@@ -181,7 +181,7 @@ static void check_spread(const falt_tiles_kernels *kernels) {
 static void check_split(const falt_tiles_kernels *kernels) {
   static uint16_t from[1 << 16], to[1 << 17];
   for (int i = 0; i < 1 << 16; i++) from[i] = (uint16_t)i;
-  kernels->widen(&(falt_tiles_widen){from, FALT_F16, true, to, 1, 1 << 16});
+  kernels->upconvert(&(falt_tiles_upconvert){from, FALT_F16, true, to, 1, 1 << 16});
   for (int i = 0; i < 1 << 16; i++) {
     const double x = falt_load(from, FALT_F16, i), high = falt_load(to, FALT_BF16, 2 * i);
     const double low = falt_load(to, FALT_BF16, 2 * i + 1);

@@ -10,7 +10,7 @@
 
 #define UNUSED __attribute__((unused))
 
-/* Images of h x 7 pixels side by side, `pitch` elements from channel to channel. */
+/* Images of h x 7 contiguous pixels, `pitch` elements from channel to channel. */
 static falt_tensor planar(int64_t images, int64_t channels, int64_t h, int64_t pitch) {
   return (falt_tensor){
       .type = FALT_F16, .size = {images, 1, channels, 1, h, 7}, .stride = {channels * pitch, 0, pitch, 0, 7, 1}};

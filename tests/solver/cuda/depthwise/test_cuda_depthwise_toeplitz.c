@@ -26,7 +26,7 @@ static const falt_depthwise_toeplitz_shape shapes[] = {
     {128, 240, {28, 28}, {28, 28}, {5, 5}, {2, 2}, false, 4, 4, false},
     {64, 96, {56, 56}, {56, 56}, {15, 15}, {7, 7}, false, 8, 8, false},
     {128, 384, {14, 14}, {14, 14}, {31, 31}, {15, 15}, false, 2, 2, false},
-    /* 3x3 and 5x5 with channels side by side */
+    /* 3x3 and 5x5, NHWC */
     {128, 144, {56, 56}, {56, 56}, {3, 3}, {1, 1}, true, 8, 8, false},
     {128, 240, {28, 28}, {28, 28}, {5, 5}, {2, 2}, true, 8, 8, false},
     /* uneven pads, an even number of taps, odd sizes, images that must be cut into slabs, one row, one pixel */
@@ -213,7 +213,7 @@ static void test_kernels(UNUSED void **state) {
     }
 }
 
-/* Those with channels side by side for Hopper GPUs, which alone have their products. */
+/* NHWC kernels for Hopper GPUs only, which alone have their products. */
 static void test_filter_kernels(UNUSED void **state) {
   static const char *const architectures[] = {"sm_90a", "sm_80", "sm_100a", "sm_120"};
   need_compiler();

@@ -97,12 +97,12 @@ static void test_rejected(UNUSED void **state) {
   expect_rejected(&p, "row");
 }
 
-typedef struct marched {
+typedef struct shape {
   int rows, columns, terms, pixel, boundary;
-} marched;
+} shape;
 
 /* With the cut that the solver would choose. */
-static falt_cuda_kernel blocked(const marched *v) {
+static falt_cuda_kernel blocked(const shape *v) {
   const falt_tile_problem p = {.taps = {1, v->rows, v->columns},
                                .terms = v->terms,
                                .in = {1, 4096, 4096},
@@ -122,15 +122,15 @@ static falt_cuda_kernel blocked(const marched *v) {
 }
 
 static void test_compile(UNUSED void **state) {
-  static const marched marches[] = {
+  static const shape shapes[] = {
       {17, 17, 1, 1, 3}, {25, 13, 1, 1, 2}, {9, 9, 1, 3, 0},   {3, 31, 1, 1, 4},
       {11, 11, 2, 1, 1}, {13, 13, 4, 1, 0}, {33, 17, 1, 1, 2}, {17, 17, 1, 1, 0},
   };
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
-    for (size_t i = 0; i < sizeof marches / sizeof *marches; i++) {
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       if (!is_turn(a, i)) continue;
-      const falt_cuda_kernel kernel = blocked(&marches[i]);
+      const falt_cuda_kernel kernel = blocked(&shapes[i]);
       compile(&kernel, architectures[a], 240, 0);
     }
 }

@@ -288,7 +288,7 @@ static void test_whole(UNUSED void **state) {
   }
 }
 
-/* Gradients by the filter whose tiles are few are summed in clusters, not in a second kernel; where tiles are enough
+/* Wgrad with few tiles is summed in clusters, not in a second kernel; where tiles are enough
  * for all multiprocessors the largest take the ring's place with their sums. */
 static void test_sums(UNUSED void **state) {
   static const struct {
@@ -420,7 +420,7 @@ static void test_kernels(UNUSED void **state) {
     falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, phases, count);
     compiled c = {&p, &work, i == 3 ? FALT_F32 : FALT_F16, 0, 0};
     falt_igemm_sm90_each(&p, &work, &h200, &(falt_tile_search){.visit = compile, .context = &c});
-    /* The same with pixels side by side, other tiles of it. */
+    /* The same as NCHW, other tiles of it. */
     c.planar = i == 0 ? 1 : 4;
     c.tried = 6;
     p.words = false;

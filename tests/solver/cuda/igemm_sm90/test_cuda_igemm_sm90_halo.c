@@ -105,7 +105,7 @@ static void test_flat(UNUSED void **state) {
   }
 }
 
-/* Planar results leave by two blocks side by side; parts of sectors take longer. */
+/* NCHW output is stored by two adjacent blocks; partial sectors take longer. */
 static void test_planar(UNUSED void **state) {
   falt_igemm_sm90_halo_problem p = volume(32, 64, 64);
   p.boxed = p.sectors = true;
@@ -132,7 +132,7 @@ static void check_axis(int64_t stride, int64_t taps, int64_t pad) {
     }
 }
 
-/* Steps of pixels of gradients by the data. */
+/* Pixel steps of dgrad. */
 static void test_axes(UNUSED void **state) {
   for (int64_t stride = 1; stride <= 5; stride++)
     for (int64_t taps = 1; taps <= 12; taps++)

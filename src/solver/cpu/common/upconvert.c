@@ -1,5 +1,5 @@
 /* Converts tensors of narrow types to f32 and back: runs of neighbours by the row conversion kernels. */
-#include "solver/cpu/common/widen.h"
+#include "solver/cpu/common/upconvert.h"
 
 #include <math.h>
 
@@ -13,7 +13,7 @@ static bool sums_exactly(const falt_problem *p) {
   return !integers || falt_problem_sum_bound(p) + fabs(p->beta) + 0x1p16 < 0x1p24;
 }
 
-const char *falt_widen_refusal(const falt_problem *p) {
+const char *falt_upconvert_refusal(const falt_problem *p) {
   return p->accumulator == FALT_F64 ? "it has no f64 sums"
          : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->filter.type) || p->output.type == FALT_F64 ||
                  (p->has_residual && !falt_type_fits_f32(p->residual.type))
@@ -37,7 +37,7 @@ static void order_dims(const falt_tensor *t, int dims[FALT_DIMS]) {
   }
 }
 
-bool falt_widen_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes) {
+bool falt_upconvert_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes) {
   int dims[FALT_DIMS];
   int64_t count = 1, total;
   order_dims(tensor, dims);
@@ -120,37 +120,37 @@ static void convert(const falt_device *device, conversion *c, const falt_tensor 
   falt_parallel_for(device->threads, count, convert_piece, c);
 }
 
-void falt_widen(const falt_device *device, const falt_tensor *tensor, const void *data, const falt_tensor *wide,
-                float *to) {
+void falt_upconvert(const falt_device *device, const falt_tensor *tensor, const void *data, const falt_tensor *wide,
+                    float *to) {
   conversion c = {.narrow = (char *)(uintptr_t)data, .wide = to};
   convert(device, &c, tensor, wide);
 }
 
-void falt_narrow(const falt_device *device, const falt_tensor *wide, const float *from, const falt_tensor *tensor,
-                 void *data) {
+void falt_downconvert(const falt_device *device, const falt_tensor *wide, const float *from, const falt_tensor *tensor,
+                      void *data) {
   conversion c = {.narrow = data, .wide = (float *)(uintptr_t)from, .back = true};
   convert(device, &c, tensor, wide);
 }
 
 /* ---- estimates */
 
-static const double widening = 8, narrowing = 16, apart = 96; /* operations of an element; of an isolated element */
+static const double upconverting = 8, narrowing = 16, apart = 96; /* operations of an element; of an isolated element */
 static const double per_line = 400;
 
 static double flops(const falt_tensor *t, double each) {
   conversion c = {.narrow = NULL};
   falt_tensor wide;
   size_t bytes;
-  if (!falt_widen_shape(&wide, t, &bytes)) return INFINITY;
+  if (!falt_upconvert_shape(&wide, t, &bytes)) return INFINITY;
   add_dims(&c, t, &wide);
   const double lines = (double)bytes / sizeof(float) / (double)c.dim[0].size;
   return lines * ((double)c.dim[0].size * (magnitude(c.dim[0].narrow) == 1 ? each : apart) + per_line);
 }
 
-double falt_widen_flops(const falt_tensor *tensor) {
-  return flops(tensor, widening);
+double falt_upconvert_flops(const falt_tensor *tensor) {
+  return flops(tensor, upconverting);
 }
 
-double falt_narrow_flops(const falt_tensor *tensor) {
+double falt_downconvert_flops(const falt_tensor *tensor) {
   return flops(tensor, narrowing);
 }

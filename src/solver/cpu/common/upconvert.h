@@ -1,25 +1,25 @@
 /* Converts tensors of narrow types to dense f32 tensors in a cache and back, for solvers that compute in f32. */
-#ifndef FALT_SOLVER_CPU_COMMON_WIDEN_H
-#define FALT_SOLVER_CPU_COMMON_WIDEN_H
+#ifndef FALT_SOLVER_CPU_COMMON_UPCONVERT_H
+#define FALT_SOLVER_CPU_COMMON_UPCONVERT_H
 
 #include "planner/planner.h"
 
 /* The reason that a layer cannot be computed in f32 with converted operands and outputs, or NULL. */
-const char *falt_widen_refusal(const falt_problem *problem);
+const char *falt_upconvert_refusal(const falt_problem *problem);
 
 /* The same tensor in f32, dense in the order of its strides; elements that repeat one another still do. False if its
  * size in bytes overflows. */
-bool falt_widen_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes);
+bool falt_upconvert_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes);
 
 /* Every element of `tensor` in `data` to the wide one, and back, rounded to the nearest value, ties to even; on all
  * threads unless called by one of them. */
-void falt_widen(const falt_device *device, const falt_tensor *tensor, const void *data, const falt_tensor *wide,
-                float *to);
-void falt_narrow(const falt_device *device, const falt_tensor *wide, const float *from, const falt_tensor *tensor,
-                 void *data);
+void falt_upconvert(const falt_device *device, const falt_tensor *tensor, const void *data, const falt_tensor *wide,
+                    float *to);
+void falt_downconvert(const falt_device *device, const falt_tensor *wide, const float *from, const falt_tensor *tensor,
+                      void *data);
 
 /* The cost of one conversion, in multiply-adds of f32 vectors counted as two operations. */
-double falt_widen_flops(const falt_tensor *tensor);
-double falt_narrow_flops(const falt_tensor *tensor);
+double falt_upconvert_flops(const falt_tensor *tensor);
+double falt_downconvert_flops(const falt_tensor *tensor);
 
 #endif
