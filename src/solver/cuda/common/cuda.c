@@ -59,6 +59,10 @@ const falt_solver *const falt_cuda_fallbacks[] = {&falt_solver_cuda_igemm, &falt
 const falt_solver *const falt_cuda_depthwise_fallbacks[] = {&falt_solver_cuda_depthwise,
                                                             &falt_solver_cuda_depthwise_wgrad, NULL};
 
+char *falt_cuda_element(void *data, const falt_tensor *t) {
+  return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
+}
+
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *t) {
   falt_cuda_tensor made = {.type = (int)t->type};
   for (int i = 0; i < FALT_DIMS; i++) {

@@ -27,6 +27,9 @@ falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, siz
 /* The fallback solvers of layers, and of depthwise layers: they take operands of any alignment. */
 extern const falt_solver *const falt_cuda_fallbacks[], *const falt_cuda_depthwise_fallbacks[];
 
+/* The address of an operand's first element; NULL of NULL. */
+char *falt_cuda_element(void *data, const falt_tensor *tensor);
+
 /* Kernel arguments of a tensor, an axis and an epilogue; the pointers are set at execution. */
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *tensor);
 falt_cuda_axis falt_cuda_axis_of(const falt_axis *axis);

@@ -34,8 +34,6 @@ int64_t falt_igemm_stride(const falt_tensor *tensor, int dim);
 int falt_igemm_unit(const falt_tensor *tensor, int along, int most);
 /* The stride of channels if groups may be merged. */
 int64_t falt_igemm_channel_stride(const falt_tensor *tensor);
-/* The address of an operand's first logical element. */
-char *falt_igemm_element(void *data, const falt_tensor *tensor);
 
 /* The number of groups to merge into one of at least `least` channels, `channels` from each; 1 if their channels do not
  * have the layout of one group. */
@@ -62,6 +60,8 @@ void falt_igemm_result_defines(const falt_problem *problem, falt_type result, fa
  * `columns` columns of each, tap by tap. The sums, the filter and the bias are set later. */
 falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *problem, int merged, int split_k, int columns);
 
+/* The kernel cuda_wgrad_sum.cu for a problem, with sums of a type. */
+falt_cuda_kernel falt_igemm_sum_kernel(const falt_problem *problem, const char *sum);
 /* Launches cuda_wgrad_sum.cu, which adds the split-K slices of a weight gradient. */
 void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
                            void *stream);

@@ -93,10 +93,6 @@ int64_t falt_igemm_channel_stride(const falt_tensor *t) {
   return t->size[FALT_C] > 1 ? t->stride[FALT_C] : falt_igemm_stride(t, FALT_G);
 }
 
-char *falt_igemm_element(void *data, const falt_tensor *t) {
-  return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
-}
-
 /* Whether the channels of neighbouring groups have the layout of one group. */
 static bool groups_join(const falt_tensor *t) {
   return t->size[FALT_C] == 1 || t->stride[FALT_G] == t->size[FALT_C] * t->stride[FALT_C];
@@ -187,6 +183,13 @@ falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merge
 
 /* Launches blocks that fill the multiprocessors; their threads loop over further rows. A thread has eight loads in
  * flight and sums that many split-K slices before they are split into parts. */
+falt_cuda_kernel falt_igemm_sum_kernel(const falt_problem *p, const char *sum) {
+  falt_cuda_kernel kernel = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
+  falt_cuda_define(&kernel, "SUM=%s", sum);
+  falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
+  return kernel;
+}
+
 void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
                            void *stream) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };

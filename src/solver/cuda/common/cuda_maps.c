@@ -5,10 +5,6 @@
 #include "solver/cuda/common/cuda.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
 
-void *falt_map_element(void *data, const falt_tensor *t) {
-  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
-}
-
 void falt_map_dimension(falt_gpu_map *m, int i, const falt_tensor *t, int dim) {
   const uint64_t below = i > 0 ? m->size[i - 1] * m->stride[i - 1] : 0;
   m->size[i] = (uint64_t)t->size[dim];
@@ -71,7 +67,7 @@ void falt_map_add_sums(falt_cu_function sum, const falt_plan *plan, const falt_o
                                      .parts = parts_of(plan->device->gpu, fours, s.split_k),
                                      .tap_columns = s.tap_columns,
                                      .alpha = (float)plan->problem.alpha};
-  a.w.data = falt_map_element(o->filter, w);
+  a.w.data = falt_cuda_element(o->filter, w);
   start_sums(plan->device->gpu, sum, fours * a.parts, &a, o->stream);
 }
 

@@ -8,9 +8,6 @@
 
 enum { FALT_MAP_ALIGN = 16 }; /* bytes: the alignment of addresses and strides that TMA requires */
 
-/* The address of a tensor's first element. */
-void *falt_map_element(void *data, const falt_tensor *tensor);
-
 /* Sets dimension i of a TMA descriptor to `dim` of the tensor. A dimension of size 1 gets any stride that is legal. */
 void falt_map_dimension(falt_gpu_map *map, int i, const falt_tensor *tensor, int dim);
 

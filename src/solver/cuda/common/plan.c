@@ -3,23 +3,38 @@
 
 #include "core/memory.h"
 
-void *falt_cuda_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask) {
-  falt_cuda_plan *plan = falt_plan_new(size, table, solver, ask);
+static falt_cuda_plan *new_plan(const falt_cuda_steps *steps, const falt_solver *solver, falt_ask *ask) {
+  falt_cuda_plan *plan = falt_plan_new(steps->size, &steps->table, solver, ask);
   if (!plan) return NULL;
   if (ask->problem->operation != FALT_BACKWARD_FILTER) plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
   return plan;
 }
 
+falt_plan *falt_cuda_plan_make(const falt_cuda_steps *steps, const falt_solver *solver, falt_ask *ask) {
+  const char *why = steps->inapplicable(ask);
+  if (why) return falt_refuse(ask, "%s", why);
+  falt_cuda_plan *plan = new_plan(steps, solver, ask);
+  if (!plan) return NULL;
+  why = steps->choose(&plan->base, ask);
+  if (!why) return &plan->base;
+  if (why != ask->reason) falt_refuse(ask, "%s", why); /* before the plan is freed: it may own the text */
+  steps->table.destroy(&plan->base);
+  return NULL;
+}
+
 void falt_cuda_plan_destroy(falt_plan *base) {
-  falt_gpu_release(base->device->gpu, ((falt_cuda_plan *)base)->filter);
+  const falt_cuda_plan *plan = (const falt_cuda_plan *)base;
+  falt_gpu_release(base->device->gpu, plan->filter);
+  falt_gpu_release(base->device->gpu, plan->memory);
   falt_free(base);
 }
 
-falt_plan *falt_cuda_plan_drop(falt_cuda_plan *plan, falt_ask *ask, const char *why) {
-  falt_refuse(ask, "%s", why); /* the reason may be the plan's */
-  plan->base.table->destroy(&plan->base);
-  return NULL;
+falt_status falt_cuda_plan_ready(falt_plan *base, const falt_cuda_kernel *kernel, const falt_cuda_kernel *sum) {
+  falt_cuda_plan *plan = (falt_cuda_plan *)base;
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, kernel, &plan->function));
+  if (sum) FALT_TRY(falt_gpu_kernel(base->device->gpu, sum, &plan->sum));
+  return falt_cuda_plan_keep_filter(plan);
 }
 
 falt_status falt_cuda_plan_keep_filter(falt_cuda_plan *plan) {
@@ -30,8 +45,22 @@ falt_status falt_cuda_plan_keep_filter(falt_cuda_plan *plan) {
   return FALT_OK;
 }
 
+falt_status falt_cuda_plan_pack_filter(falt_cuda_plan *plan, int64_t bytes, falt_cuda_pack *pack) {
+  falt_gpu *gpu = plan->base.device->gpu;
+  if (!plan->values) return FALT_OK;
+  FALT_TRY(falt_cuda_plan_keep_filter(plan));
+  void *const raw = plan->filter;
+  plan->filter = NULL;
+  falt_status status = falt_gpu_allocate(gpu, &plan->filter, (size_t)bytes);
+  if (status == FALT_OK && !plan->base.device->described) {
+    pack(&plan->base, falt_cuda_element(raw, &plan->base.problem.filter), plan->filter, NULL);
+    status = falt_gpu_trouble();
+    if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
+  }
+  falt_gpu_release(gpu, raw);
+  return status;
+}
+
 char *falt_cuda_plan_filter(const falt_cuda_plan *plan, const falt_operands *o) {
-  const falt_tensor *w = &plan->base.problem.filter;
-  char *data = plan->filter ? plan->filter : o->filter;
-  return data + w->offset * (int64_t)falt_type_size(w->type);
+  return falt_cuda_element(plan->filter ? plan->filter : o->filter, &plan->base.problem.filter);
 }

@@ -3,58 +3,57 @@
  * else before each execution in the workspace. Without workspace the kernel reads the filter in place. Kernel:
  * cuda_depthwise.cu. Tile search: cuda_depthwise_tiles.c. */
 #include "solver/cuda/depthwise/cuda_depthwise.h"
-#include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"
+#include "solver/cuda/common/plan.h"
 
 typedef struct depthwise_plan {
-  falt_plan base;
+  falt_cuda_plan cuda;             /* its filter is packed if there is `pack` */
   falt_depthwise_cut wide, narrow; /* narrow: for any address */
   falt_cu_function pack;           /* NULL: the filter is read in place */
   falt_cuda_depthwise_args args, pack_args;
-  const void *values; /* until the plan is ready */
-  void *filter;       /* on the GPU, packed if there is `pack`; NULL: not known before execution */
   int64_t packed_bytes;
 } depthwise_plan;
 
 /* ---- execute */
 
-static void start_pack(const depthwise_plan *plan, const void *from, void *to, void *stream) {
+static void start_pack(const falt_plan *base, const void *from, void *to, void *stream) {
+  const depthwise_plan *plan = (const depthwise_plan *)base;
   falt_cuda_depthwise_args args = plan->pack_args;
   args.w = from;
   args.y = to;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->pack, falt_ceil_div(args.tiles, 256), {256, 1}, 0, stream};
   const int one[2] = {1, 1};
-  falt_gpu_start_early(plan->base.device->gpu, &launch, one, parameters);
+  falt_gpu_start_early(plan->cuda.base.device->gpu, &launch, one, parameters);
 }
 
 static const void *filter_of(const depthwise_plan *plan, const falt_operands *o) {
-  const falt_tensor *w = &plan->base.problem.filter;
-  if (plan->filter) return plan->pack ? plan->filter : falt_igemm_element(plan->filter, w);
-  const void *given = falt_igemm_element(o->filter, w);
-  if (!plan->pack) return given;
-  start_pack(plan, given, o->workspace, o->stream);
+  const falt_tensor *w = &plan->cuda.base.problem.filter;
+  if (!plan->pack) return falt_cuda_plan_filter(&plan->cuda, o);
+  if (plan->cuda.filter) return plan->cuda.filter;
+  const void *given = falt_cuda_element(o->filter, w);
+  start_pack(&plan->cuda.base, given, o->workspace, o->stream);
   return o->workspace;
 }
 
 /* The kernel's EARLY. The wait takes a block a third of a microsecond, which many short blocks pay again and again. If
  * blocks follow each other, taps and first lines are loaded together. */
 static int early_of(const depthwise_plan *plan, const falt_depthwise_cut *c) {
-  const int64_t slots = (int64_t)falt_gpu_about(plan->base.device->gpu)->multiprocessors * c->tile.blocks;
+  const int64_t slots = (int64_t)falt_gpu_about(plan->cuda.base.device->gpu)->multiprocessors * c->tile.blocks;
   const int64_t blocks = falt_ceil_div(c->tile.tiles, c->tile.threads);
-  if (!falt_depthwise_is_short(&plan->base) || blocks > 3 * slots) return 0;
-  return plan->base.packed && blocks <= slots ? 2 : 1;
+  if (!falt_depthwise_is_short(&plan->cuda.base) || blocks > 3 * slots) return 0;
+  return plan->cuda.base.packed && blocks <= slots ? 2 : 1;
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const depthwise_plan *plan = (const depthwise_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_igemm_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
-  args.y = falt_igemm_element(falt_result_data(p->operation, o), falt_problem_result(p));
+  args.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
+  args.y = falt_cuda_element(falt_result_data(p->operation, o), falt_problem_result(p));
   args.w = filter_of(plan, o);
-  if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual = falt_cuda_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
@@ -76,11 +75,6 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, ")");
 }
 
-static void destroy(falt_plan *base) {
-  falt_gpu_release(base->device->gpu, ((depthwise_plan *)base)->filter);
-  falt_free(base);
-}
-
 /* ---- applicable */
 
 static const char *inapplicable(const falt_ask *ask) {
@@ -92,7 +86,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- ready */
 
 static falt_status ready_cut(const depthwise_plan *plan, falt_depthwise_cut *c) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_kernel kernel = {.source = "cuda_depthwise.cu", .entry = "falt_depthwise"};
   falt_depthwise_defines(p, c, &kernel);
   falt_cuda_define(&kernel, "TYPE_W=%d", (int)(plan->pack ? falt_depthwise_sum_type(p) : p->filter.type));
@@ -102,11 +96,11 @@ static falt_status ready_cut(const depthwise_plan *plan, falt_depthwise_cut *c) 
   falt_cuda_define(&kernel, "EARLY=%d", early_of(plan, c));
   falt_cuda_define(&kernel, "TYPE_R=%d", p->has_residual ? (int)p->residual.type : -1);
   falt_cuda_define(&kernel, "ACTIVATION=%d", (int)(p->operation == FALT_FORWARD ? p->activation : FALT_IDENTITY));
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
+  return falt_gpu_kernel(plan->cuda.base.device->gpu, &kernel, &c->function);
 }
 
 static falt_status ready_pack(depthwise_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_kernel kernel = {.source = "cuda_depthwise_pack.cu", .entry = "falt_depthwise_pack"};
   falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
   falt_cuda_define(&kernel, "SUM=%s", falt_depthwise_sum(p));
@@ -114,28 +108,7 @@ static falt_status ready_pack(depthwise_plan *plan) {
   falt_cuda_define(&kernel, "TAPS_S=%d", (int)p->filter.size[FALT_W]);
   falt_cuda_define(&kernel, "CHANNELS=%lld", (long long)(p->filter.size[FALT_G] * p->filter.size[FALT_K]));
   falt_cuda_define(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->pack);
-}
-
-/* Uploads the filter as given, and packs it on the GPU if there is `pack`. */
-static falt_status keep_filter(depthwise_plan *plan) {
-  falt_gpu *gpu = plan->base.device->gpu;
-  const falt_tensor *w = &plan->base.problem.filter;
-  void *raw = NULL;
-  falt_status status = falt_cuda_upload(gpu, &raw, plan->values, (size_t)falt_tensor_span(w) * falt_type_size(w->type));
-  plan->values = NULL;
-  if (status != FALT_OK || !plan->pack) {
-    plan->filter = raw;
-    return status;
-  }
-  status = falt_gpu_allocate(gpu, &plan->filter, (size_t)plan->packed_bytes);
-  if (status == FALT_OK && !plan->base.device->described) {
-    start_pack(plan, falt_igemm_element(raw, w), plan->filter, NULL);
-    status = falt_gpu_trouble();
-    if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
-  }
-  falt_gpu_release(gpu, raw);
-  return status;
+  return falt_gpu_kernel(plan->cuda.base.device->gpu, &kernel, &plan->pack);
 }
 
 static falt_status ready(falt_plan *base) {
@@ -143,7 +116,8 @@ static falt_status ready(falt_plan *base) {
   if (plan->packed_bytes) FALT_TRY(ready_pack(plan));
   FALT_TRY(ready_cut(plan, &plan->wide));
   FALT_TRY(ready_cut(plan, &plan->narrow));
-  return plan->values ? keep_filter(plan) : FALT_OK;
+  return plan->pack ? falt_cuda_plan_pack_filter(&plan->cuda, plan->packed_bytes, start_pack)
+                    : falt_cuda_plan_keep_filter(&plan->cuda);
 }
 
 /* ---- plan */
@@ -154,7 +128,7 @@ static int64_t weights_of(const falt_problem *p) {
 
 /* Packed taps have contiguous channels. */
 static void set_args(depthwise_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const int64_t *w = p->filter.size;
   plan->args = plan->pack_args = falt_depthwise_args_of(p);
   if (!plan->packed_bytes) return;
@@ -166,26 +140,23 @@ static void set_args(depthwise_plan *plan) {
   plan->args.w_axis[0] = plan->args.w_axis[1] * w[FALT_H];
 }
 
-static falt_plan *plan_depthwise(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  depthwise_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_problem *p = &plan->base.problem;
-  const int64_t bytes = weights_of(p) * (int64_t)falt_type_size(falt_depthwise_sum_type(p));
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  depthwise_plan *plan = (depthwise_plan *)base;
+  const int64_t bytes = weights_of(&base->problem) * (int64_t)falt_type_size(falt_depthwise_sum_type(&base->problem));
   const bool room = ask->filter_values || ask->budget->max_workspace < 0 || bytes <= ask->budget->max_workspace;
-  if (!falt_depthwise_cut_of(&plan->wide, ask, false) || !falt_depthwise_cut_of(&plan->narrow, ask, true)) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "no tile fits the GPU");
-  }
-  plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
+  if (!falt_depthwise_cut_of(&plan->wide, ask, false) || !falt_depthwise_cut_of(&plan->narrow, ask, true))
+    return "no tile fits the GPU";
   plan->packed_bytes = plan->wide.shape.inner && room ? bytes : 0;
-  plan->base.workspace = plan->values ? 0 : (size_t)plan->packed_bytes;
-  plan->base.cost.seconds = 2e-6 + plan->wide.tile.seconds + (plan->base.workspace ? 2e-6 : 0);
+  base->workspace = plan->cuda.values ? 0 : (size_t)plan->packed_bytes;
+  base->cost.seconds = 2e-6 + plan->wide.tile.seconds + (base->workspace ? 2e-6 : 0);
   set_args(plan);
-  return &plan->base;
+  return NULL;
+}
+
+static falt_plan *plan_depthwise(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(depthwise_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_depthwise;

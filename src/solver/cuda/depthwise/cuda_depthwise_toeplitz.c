@@ -26,10 +26,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   const roles r = falt_igemm_roles_of(p);
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = falt_igemm_element(falt_result_data(p->operation, o), r.result);
+  args.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source);
+  args.y = falt_cuda_element(falt_result_data(p->operation, o), r.result);
   args.w = falt_cuda_plan_filter(&plan->cuda, o) + plan->w_first * 2;
-  if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual = falt_cuda_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
@@ -174,14 +174,14 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "Y_R=%lld", (long long)falt_igemm_stride(r.result, FALT_H));
   falt_cuda_define(&kernel, "Y_S=%lld", (long long)falt_igemm_stride(r.result, FALT_W));
   falt_depthwise_toeplitz_defines(&kernel, &plan->shape, &plan->tile);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_cuda_plan_keep_filter(&plan->cuda);
+  return falt_cuda_plan_ready(base, &kernel, NULL);
 }
 
 /* ---- plan */
 
-static const char *choose(toeplitz_plan *plan) {
-  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  toeplitz_plan *plan = (toeplitz_plan *)base;
+  const falt_machine machine = falt_cuda_machine(ask->device);
   if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns are contiguous";
   const char *why = falt_depthwise_toeplitz_refusal(&plan->shape);
@@ -194,13 +194,9 @@ static const char *choose(toeplitz_plan *plan) {
 }
 
 static falt_plan *plan_toeplitz(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  toeplitz_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  why = choose(plan);
-  return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
+  static const falt_cuda_steps steps = {
+      sizeof(toeplitz_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz;

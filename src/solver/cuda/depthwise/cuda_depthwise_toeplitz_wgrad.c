@@ -21,9 +21,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_igemm_element(o->input, &p->input);
-  args.y = falt_igemm_element(o->output, &p->output);
-  args.w = falt_igemm_element(o->filter, &p->filter);
+  args.x = falt_cuda_element(o->input, &p->input);
+  args.y = falt_cuda_element(o->output, &p->output);
+  args.w = falt_cuda_element(o->filter, &p->filter);
   args.partial = o->workspace;
   void *parameters[] = {&args};
   const int64_t parts = falt_ceil_div(plan->shape.channels, plan->tile.span);
@@ -77,7 +77,8 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static const char *choose(wgrad_plan *plan, falt_ask *ask) {
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);
   if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
     return "neither channels nor columns are contiguous";
@@ -94,13 +95,9 @@ static const char *choose(wgrad_plan *plan, falt_ask *ask) {
 }
 
 static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  why = choose(plan, ask);
-  return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
+  static const falt_cuda_steps steps = {
+      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_depthwise_toeplitz_wgrad;

@@ -1,15 +1,14 @@
 /* Solver cuda-depthwise-wgrad: depthwise wgrad, with the bias gradient, by direct sums in registers. Any layout,
  * stride, dilation and type. Split-K slices of the positions are added in a fixed order, so the output is
  * deterministic. Kernel: cuda_depthwise_wgrad.cu. Tile search: cuda_depthwise_tiles.c. */
-#include "core/memory.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/depthwise/cuda_depthwise.h"
 
 typedef struct wgrad_plan {
-  falt_plan base;
+  falt_cuda_plan cuda;
   falt_depthwise_cut wide, narrow; /* narrow: for any address */
-  falt_cu_function sum;            /* of the split-K slices */
   falt_cuda_depthwise_args args;
 } wgrad_plan;
 
@@ -23,9 +22,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_igemm_element(o->input, &p->input);
-  args.y = falt_igemm_element(o->output, &p->output);
-  args.w = falt_igemm_element(o->filter, &p->filter);
+  args.x = falt_cuda_element(o->input, &p->input);
+  args.y = falt_cuda_element(o->output, &p->output);
+  args.w = falt_cuda_element(o->filter, &p->filter);
   args.partial = o->workspace;
   if (p->has_bias) args.epilogue.bias = o->bias;
   const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
@@ -36,7 +35,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
       c->function, falt_ceil_div(c->shape.channels, channels_of_block(c)), {c->tile.threads, 1}, 0, o->stream};
   const int blocks_yz[2] = {(int)c->tile.split_k, c->tile.parts * (int)c->shape.axis[0].taps};
   falt_depthwise_start(base, &launch, blocks_yz, parameters);
-  if (c->tile.split_k > 1) falt_depthwise_add_slices(plan->sum, base, &args, o->stream);
+  if (c->tile.split_k > 1) falt_depthwise_add_slices(plan->cuda.sum, base, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -44,10 +43,6 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "(cuda-depthwise-wgrad ");
   falt_depthwise_print(&plan->wide, text);
   falt_text_add(text, " lanes=%d split-k=%lld)", plan->wide.tile.lanes, (long long)plan->wide.tile.split_k);
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -60,40 +55,40 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- ready */
 
 static falt_status ready_cut(const wgrad_plan *plan, falt_depthwise_cut *c) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_kernel kernel = {.source = "cuda_depthwise_wgrad.cu", .entry = "falt_depthwise_wgrad"};
   falt_depthwise_defines(p, c, &kernel);
   falt_cuda_define(&kernel, "TYPE_W=%d", (int)p->filter.type);
   falt_cuda_define(&kernel, "LANES=%d", c->tile.lanes);
   falt_cuda_define(&kernel, "BIAS=%d", p->has_bias);
   falt_cuda_define(&kernel, "ALONE=%d", c->tile.split_k == 1);
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &c->function);
+  return falt_gpu_kernel(plan->cuda.base.device->gpu, &kernel, &c->function);
 }
 
 static falt_status ready(falt_plan *base) {
   wgrad_plan *plan = (wgrad_plan *)base;
   FALT_TRY(ready_cut(plan, &plan->wide));
   FALT_TRY(ready_cut(plan, &plan->narrow));
-  return falt_depthwise_sum_kernel(base, &plan->sum);
+  return falt_depthwise_sum_kernel(base, &plan->cuda.sum);
 }
 
 /* ---- plan */
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  if (!falt_depthwise_cut_of(&plan->wide, ask, false) || !falt_depthwise_cut_of(&plan->narrow, ask, true)) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "no tile fits the GPU");
-  }
-  plan->args = falt_depthwise_args_of(&plan->base.problem);
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  if (!falt_depthwise_cut_of(&plan->wide, ask, false) || !falt_depthwise_cut_of(&plan->narrow, ask, true))
+    return "no tile fits the GPU";
+  plan->args = falt_depthwise_args_of(&base->problem);
   const int64_t wide = plan->wide.tile.partial, narrow = plan->narrow.tile.partial;
-  plan->base.workspace = (size_t)(wide > narrow ? wide : narrow);
-  plan->base.cost.seconds = (plan->wide.tile.split_k > 1 ? 3.8e-6 : 2.2e-6) + plan->wide.tile.seconds;
-  return &plan->base;
+  base->workspace = (size_t)(wide > narrow ? wide : narrow);
+  base->cost.seconds = (plan->wide.tile.split_k > 1 ? 3.8e-6 : 2.2e-6) + plan->wide.tile.seconds;
+  return NULL;
+}
+
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_depthwise_wgrad;

@@ -28,12 +28,12 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const fewchannels_plan *plan = (const fewchannels_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_fewchannels_nchw_args a = plan->args;
-  a.x = falt_igemm_element(o->input, &p->input);
+  a.x = falt_cuda_element(o->input, &p->input);
   a.w = falt_cuda_plan_filter(&plan->cuda, o);
-  a.y = falt_igemm_element(o->output, &p->output);
+  a.y = falt_cuda_element(o->output, &p->output);
   a.x_aligned = aligned(a.x, plan->unit[0]);
   a.y_aligned = aligned(a.y, plan->unit[1]);
-  if (p->has_residual) a.residual = falt_igemm_element(o->residual, &p->residual);
+  if (p->has_residual) a.residual = falt_cuda_element(o->residual, &p->residual);
   if (p->has_scale) a.epilogue.scale = o->scale;
   if (p->has_bias) a.epilogue.bias = o->bias;
   void *parameters[] = {&a};
@@ -147,26 +147,25 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "UNIT_Y=%d", plan->unit[1]);
   falt_igemm_result_defines(p, p->output.type, &kernel);
   falt_fewchannels_nchw_defines(&kernel, &plan->layer, &plan->tile);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_cuda_plan_keep_filter(&plan->cuda);
+  return falt_cuda_plan_ready(base, &kernel, NULL);
+}
+
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  fewchannels_plan *plan = (fewchannels_plan *)base;
+  const falt_machine machine = falt_cuda_machine(ask->device);
+  describe(plan);
+  if (!falt_fewchannels_nchw_choose(&plan->layer, &machine, &plan->tile)) return plan->tile.rejected;
+  fill_args(plan);
+  plan->unit[0] = falt_igemm_unit(&ask->problem->input, FALT_W, 8);
+  plan->unit[1] = plan->layer.inner ? (int)falt_min(plan->layer.unit, 2 * plan->tile.eights) : plan->layer.unit;
+  base->cost.seconds = plan->tile.seconds;
+  return NULL;
 }
 
 static falt_plan *plan_fewchannels(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  fewchannels_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_machine machine = falt_cuda_machine(ask->device);
-  describe(plan);
-  if (!falt_fewchannels_nchw_choose(&plan->layer, &machine, &plan->tile))
-    return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
-  fill_args(plan);
-  const falt_problem *p = ask->problem;
-  plan->unit[0] = falt_igemm_unit(&p->input, FALT_W, 8);
-  plan->unit[1] = plan->layer.inner ? (int)falt_min(plan->layer.unit, 2 * plan->tile.eights) : plan->layer.unit;
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  return &plan->cuda.base;
+  static const falt_cuda_steps steps = {
+      sizeof(fewchannels_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_nchw;

@@ -22,7 +22,7 @@ typedef struct fewchannels_plan {
 
 falt_gpu_map falt_fewchannels_nhwc_rows_of(const falt_tensor *t, void *data, int channels, int pixels, int pace) {
   static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
-  falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_map_element(data, t)};
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_cuda_element(data, t)};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
   m.box[0] = (uint32_t)channels;
   m.box[1] = (uint32_t)(pixels * pace);
@@ -34,9 +34,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const fewchannels_plan *plan = (const fewchannels_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_fewchannels_nhwc_args a = plan->args;
-  a.x = falt_igemm_element(o->input, &p->input);
+  a.x = falt_cuda_element(o->input, &p->input);
   a.w = falt_cuda_plan_filter(&plan->cuda, o);
-  a.y = falt_igemm_element(o->output, &p->output);
+  a.y = falt_cuda_element(o->output, &p->output);
   a.aligned = (uintptr_t)a.y % (uintptr_t)(2 * plan->unit) == 0;
   if (plan->boxed && a.aligned) {
     const falt_fewchannels_nhwc_tile *t = &plan->tile;
@@ -191,26 +191,26 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "BOXED=%d", plan->boxed);
   falt_cuda_define(&kernel, "BEYOND=0");
   falt_fewchannels_nhwc_defines(&kernel, &plan->layer, &plan->tile);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_cuda_plan_keep_filter(&plan->cuda);
+  return falt_cuda_plan_ready(base, &kernel, NULL);
 }
 
-static falt_plan *plan_fewchannels(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  fewchannels_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  fewchannels_plan *plan = (fewchannels_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);
-  plan->layer = falt_fewchannels_nhwc_layer_of(&plan->cuda.base.problem);
-  if (!falt_fewchannels_nhwc_choose(&plan->layer, &machine, &plan->tile))
-    return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
+  plan->layer = falt_fewchannels_nhwc_layer_of(&base->problem);
+  if (!falt_fewchannels_nhwc_choose(&plan->layer, &machine, &plan->tile)) return plan->tile.rejected;
   fill_args(plan);
   plan->unit = unit_of(plan);
   plan->boxed = plan->unit == 8 && !plan->layer.planar && falt_gpu_has_maps(ask->device->gpu) &&
                 falt_map_takes(&ask->problem->output, FALT_C);
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  return &plan->cuda.base;
+  base->cost.seconds = plan->tile.seconds;
+  return NULL;
+}
+
+static falt_plan *plan_fewchannels(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(fewchannels_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_nhwc;

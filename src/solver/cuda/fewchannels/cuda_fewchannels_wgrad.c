@@ -25,9 +25,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   falt_cuda_igemm_wgrad_args sum = plan->sum_args;
   const falt_gpu_map dy = falt_fewchannels_nhwc_rows_of(&p->output, o->output, 64, t->layer.width, t->layer.paired);
   falt_gpu_encode(base->device->gpu, &dy, &a.layer.map);
-  a.layer.x = falt_igemm_element(o->input, &p->input);
+  a.layer.x = falt_cuda_element(o->input, &p->input);
   a.sums = sum.partial = o->workspace;
-  sum.w = falt_igemm_element(o->filter, &p->filter);
+  sum.w = falt_cuda_element(o->filter, &p->filter);
   sum.bias = p->has_bias ? o->bias : NULL;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
@@ -70,29 +70,21 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {.source = "cuda_fewchannels_wgrad.cu",
                              .entry = "falt_fewchannels_wgrad",
                              .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
+  const falt_cuda_kernel sum = falt_igemm_sum_kernel(p, "float");
   falt_store(&one, p->input.type, 0, 1);
   falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_define(&kernel, "BEYOND=%#x", p->has_bias ? one : 0u);
   falt_fewchannels_wgrad_defines(&kernel, &plan->layer, &plan->tile);
-  falt_cuda_define(&sum, "SUM=float");
-  falt_cuda_define(&sum, "TYPE_W=%d", (int)p->filter.type);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
+  return falt_cuda_plan_ready(base, &kernel, &sum);
 }
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_problem *p = &plan->cuda.base.problem;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  const falt_problem *p = &base->problem;
   const falt_machine machine = falt_cuda_machine(ask->device);
   plan->layer =
       (falt_fewchannels_wgrad_problem){falt_fewchannels_nhwc_layer_of(p), p->has_bias, ask->budget->max_workspace};
-  if (!falt_fewchannels_wgrad_choose(&plan->layer, &machine, &plan->tile))
-    return falt_cuda_plan_drop(&plan->cuda, ask, plan->tile.rejected);
+  if (!falt_fewchannels_wgrad_choose(&plan->layer, &machine, &plan->tile)) return plan->tile.rejected;
   const falt_fewchannels_wgrad_tile *t = &plan->tile;
   const int columns = (int)falt_fewchannels_wgrad_columns(&plan->layer);
   plan->args =
@@ -100,10 +92,16 @@ static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
                                          .tap_parts = t->layer.tap_parts,
                                          .columns = columns};
   plan->sum_args = falt_igemm_slices_of(p, 1, (int)t->split_k, columns);
-  plan->cuda.base.cost.seconds = t->seconds;
-  plan->cuda.base.workspace = t->workspace;
-  plan->cuda.base.alignment.output = FALT_MAP_ALIGN;
-  return &plan->cuda.base;
+  base->cost.seconds = t->seconds;
+  base->workspace = t->workspace;
+  base->alignment.output = FALT_MAP_ALIGN;
+  return NULL;
+}
+
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_fewchannels_wgrad;

@@ -9,14 +9,13 @@
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 
 typedef struct tiled_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda;
   falt_cuda_tiled_args args;
   falt_tiled block;
-  void *filter; /* in the GPU's memory, or NULL */
   int64_t blocks;
   int pixel, epilogue; /* epilogue: cuda_tiled.cu's EPILOGUE */
   bool wide;           /* sums in double */
@@ -24,10 +23,6 @@ typedef struct tiled_plan {
 } tiled_plan;
 
 /* ---- execute */
-
-static void *element(void *data, const falt_tensor *t) {
-  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
-}
 
 static bool aligned(const void *data, const falt_tensor *t, int elements) {
   return (uintptr_t)data % (falt_type_size(t->type) * (uintptr_t)elements) == 0;
@@ -37,17 +32,20 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const tiled_plan *plan = (const tiled_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_tiled_args args = plan->args;
-  args.x = element(o->input, &p->input);
-  args.y = element(o->output, &p->output);
-  args.w = element(plan->filter ? plan->filter : o->filter, &p->filter);
+  args.x = falt_cuda_element(o->input, &p->input);
+  args.y = falt_cuda_element(o->output, &p->output);
+  args.w = falt_cuda_plan_filter(&plan->cuda, o);
   args.x_aligned = plan->x_aligned && aligned(args.x, &p->input, 4);
   args.y_aligned = plan->y_aligned && aligned(args.y, &p->output, 4);
-  if (p->has_residual) args.residual.data = element(o->residual, &p->residual);
+  if (p->has_residual) args.residual.data = falt_cuda_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
-  const falt_gpu_launch launch = {
-      plan->function, plan->blocks, {plan->block.lanes * plan->block.lines, 1}, plan->block.shared_bytes, o->stream};
+  const falt_gpu_launch launch = {plan->cuda.function,
+                                  plan->blocks,
+                                  {plan->block.lanes * plan->block.lines, 1},
+                                  plan->block.shared_bytes,
+                                  o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
@@ -58,11 +56,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 b->rows, b->groups, b->group, b->dense ? "" : " spread", b->lines, b->lanes,
                 b->chunk ? b->chunk : b->rest, b->band[0], b->band[1], b->shared_bytes, b->buffers,
                 plan->wide ? " f64" : "");
-}
-
-static void destroy(falt_plan *base) {
-  falt_gpu_release(base->device->gpu, ((tiled_plan *)base)->filter);
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -100,7 +93,8 @@ static bool exact_enough(const falt_problem *p) {
   return isinf(bound) || bound < 0x1p53;
 }
 
-static const char *inapplicable(const falt_problem *p) {
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
   const bool columns = falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W);
   return p->operation != FALT_FORWARD             ? "it computes forward filters only"
          : p->filter.size[FALT_C] != 1            ? "it sums over one channel only"
@@ -118,7 +112,7 @@ static int64_t stride_of(const falt_tensor *t, int dim) {
 }
 
 static void set_filter_args(tiled_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *w = &p->filter;
   falt_cuda_tiled_args *a = &plan->args;
   for (int i = 0; i < 3; i++) {
@@ -132,7 +126,7 @@ static void set_filter_args(tiled_plan *plan) {
 }
 
 static void set_args(tiled_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
   plan->args =
@@ -163,9 +157,9 @@ static bool lines_aligned(const falt_tensor *t, int64_t elements) {
 }
 
 static bool choose_block(tiled_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_cuda_tiled_args *a = &plan->args;
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   falt_tiled_problem blocks = {.out = {a->out_planes, a->out_rows, a->out_columns},
                                .batch = p->input.size[FALT_N] * a->batch[0] * a->batch[1],
                                .pixel = plan->pixel,
@@ -193,13 +187,13 @@ static bool count_blocks(tiled_plan *plan) {
   a->tile_elements = b->tile_elements;
   a->buffer_elements = b->buffer_elements;
   const double blocks = (double)a->column_blocks * a->row_blocks * a->plane_blocks * a->batch[0] * a->batch[1] *
-                        (double)plan->base.problem.input.size[FALT_N];
+                        (double)plan->cuda.base.problem.input.size[FALT_N];
   plan->blocks = (int64_t)blocks;
   return blocks <= INT32_MAX;
 }
 
 static void add_types(falt_cuda_kernel *kernel, const tiled_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_define(kernel, "ELEMENT_X=%s", falt_cuda_types[p->input.type].element);
   falt_cuda_define(kernel, "ELEMENT_Y=%s", falt_cuda_types[p->output.type].element);
   falt_cuda_define(kernel, "TYPE_X=%d", (int)p->input.type);
@@ -230,20 +224,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {.source = "cuda_tiled.cu", .entry = "falt_tiled"};
   add_types(&kernel, plan);
   add_block(&kernel, &plan->block);
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->function);
-}
-
-static falt_status upload(tiled_plan *plan, const falt_ask *ask) {
-  const falt_tensor *w = &ask->problem->filter;
-  if (!ask->filter_values) return FALT_OK;
-  plan->base.packed = true;
-  return falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values,
-                          (size_t)falt_tensor_span(w) * falt_type_size(w->type));
-}
-
-static falt_plan *refuse(falt_ask *ask, tiled_plan *plan, const char *why) {
-  destroy(&plan->base);
-  return falt_refuse(ask, "%s", why);
+  return falt_cuda_plan_ready(base, &kernel, NULL);
 }
 
 static int epilogue_of(const falt_problem *p) {
@@ -251,25 +232,25 @@ static int epilogue_of(const falt_problem *p) {
   return p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY ? 2 : 1;
 }
 
-static falt_plan *plan_tiled(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = inapplicable(ask->problem);
-  if (why) return falt_refuse(ask, "%s", why);
-  tiled_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->pixel = interleaved(ask->problem) ? (int)ask->problem->input.size[FALT_G] : 1;
-  plan->wide = needs_double(ask->problem);
-  plan->epilogue = epilogue_of(ask->problem);
-  plan->x_aligned = lines_aligned(&ask->problem->input, 4);
-  plan->y_aligned = lines_aligned(&ask->problem->output, 4);
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  tiled_plan *plan = (tiled_plan *)base;
+  const falt_problem *p = ask->problem;
+  plan->pixel = interleaved(p) ? (int)p->input.size[FALT_G] : 1;
+  plan->wide = needs_double(p);
+  plan->epilogue = epilogue_of(p);
+  plan->x_aligned = lines_aligned(&p->input, 4);
+  plan->y_aligned = lines_aligned(&p->output, 4);
   set_args(plan);
-  if (!choose_block(plan)) return refuse(ask, plan, plan->block.rejected);
-  if (!count_blocks(plan)) return refuse(ask, plan, "the image has more blocks than one launch can number");
-  plan->base.cost.seconds = 2e-6 + plan->block.seconds;
-  const falt_status status = upload(plan, ask);
-  if (status == FALT_OK) return &plan->base;
-  destroy(&plan->base);
-  return falt_cuda_refuse(ask, status);
+  if (!choose_block(plan)) return plan->block.rejected;
+  if (!count_blocks(plan)) return "the image has more blocks than one launch can number";
+  base->cost.seconds = 2e-6 + plan->block.seconds;
+  return NULL;
+}
+
+static falt_plan *plan_tiled(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(tiled_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_tiled;

@@ -11,13 +11,13 @@
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 
 enum { PLANE, ROW, COLUMN };
 
 typedef struct toeplitz_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda; /* its memory: Toeplitz matrices, start values of sums, taps in f32 */
   falt_cuda_toeplitz_args args;
   falt_toeplitz bands;
   falt_toeplitz_cut cut;
@@ -26,7 +26,6 @@ typedef struct toeplitz_plan {
   bool linear, biased, ringed;
   int64_t blocks; /* of the launch */
   double *taps;   /* until the bands are on the GPU */
-  void *memory;   /* on the GPU: Toeplitz matrices, start values of sums, taps in f32 */
 } toeplitz_plan;
 
 /* ---- execute */
@@ -48,7 +47,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.aligned_y = args.aligned_y && (uintptr_t)args.y % 16 == 0;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
-      plan->function, plan->blocks, {32 * FALT_BANDS_WARPS, 1}, plan->cut.shared_bytes, o->stream};
+      plan->cuda.function, plan->blocks, {32 * FALT_BANDS_WARPS, 1}, plan->cut.shared_bytes, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
@@ -62,10 +61,8 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  toeplitz_plan *plan = (toeplitz_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->memory);
-  falt_free(plan->taps);
-  falt_free(plan);
+  falt_free(((toeplitz_plan *)base)->taps);
+  falt_cuda_plan_destroy(base);
 }
 
 /* ---- applicable */
@@ -94,7 +91,7 @@ static const char *inapplicable(const falt_ask *ask) {
 /* The error of the split taps, relative to the sum of magnitudes; 0 if it is below rounding. Outputs that are rounded
  * to integers hide small fractions of a unit. */
 static double error_of(const toeplitz_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_type x = p->input.type, y = p->output.type;
   const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x)), loss = plan->bands.error * fabs(p->alpha);
   const double rounding = falt_type_is_half(y) ? 0x1p-14 : 0x1p-21;
@@ -153,7 +150,7 @@ static bool are_finite(const falt_problem *p, const double *taps) {
 }
 
 static void set_args(toeplitz_plan *plan, const int axis[3]) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
   uint64_t fill = 0;
@@ -206,8 +203,8 @@ static void cut_rows(toeplitz_plan *plan) {
 
 static bool cut_image(toeplitz_plan *plan) {
   falt_cuda_toeplitz_args *a = &plan->args;
-  const falt_problem *p = &plan->base.problem;
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
+  const falt_problem *p = &plan->cuda.base.problem;
+  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   const int64_t columns = plan->linear ? a->x_row : a->out_columns;
   const falt_toeplitz_image image = {{a->out_planes, a->out_rows, columns},
                                      a->batch * p->input.size[FALT_N],
@@ -227,9 +224,9 @@ static bool cut_image(toeplitz_plan *plan) {
 
 /* The persistent variant: rows pass through shared memory, and no more blocks start than fit on the GPU. */
 static void choose_ring(toeplitz_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const int before = (int)p->axis[FALT_W - FALT_D].pad[0] * plan->pixel;
-  const int64_t resident = (int64_t)falt_gpu_about(plan->base.device->gpu)->multiprocessors * plan->cut.blocks;
+  const int64_t resident = (int64_t)falt_gpu_about(plan->cuda.base.device->gpu)->multiprocessors * plan->cut.blocks;
   plan->ringed = falt_toeplitz_ringed(&plan->bands, &plan->cut, before) && plan->args.aligned_x &&
                  plan->args.aligned_y && plan->args.tiles < INT32_MAX;
   plan->bands.turned = plan->ringed;
@@ -239,8 +236,8 @@ static void choose_ring(toeplitz_plan *plan) {
 
 static falt_status upload(toeplitz_plan *plan) {
   enum { STARTS = 4 };
-  falt_gpu *gpu = plan->base.device->gpu;
-  const falt_tensor *w = &plan->base.problem.filter;
+  falt_gpu *gpu = plan->cuda.base.device->gpu;
+  const falt_tensor *w = &plan->cuda.base.problem.filter;
   const int64_t count = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W];
   const size_t bytes = falt_toeplitz_bytes(&plan->bands), first_tap = bytes + STARTS * sizeof(int32_t);
   const size_t all = first_tap + (size_t)count * sizeof(float);
@@ -251,12 +248,12 @@ static falt_status upload(toeplitz_plan *plan) {
   falt_toeplitz_fill(&plan->bands, plan->taps, host);
   for (int i = 0; i < STARTS; i++) starts[i] = FALT_BANDS_START;
   for (int64_t i = 0; i < count; i++) narrow[i] = (float)plan->taps[i];
-  const falt_status status = falt_cuda_upload(gpu, &plan->memory, host, all);
+  const falt_status status = falt_cuda_upload(gpu, &plan->cuda.memory, host, all);
   falt_free(host);
   if (status != FALT_OK) return status;
-  plan->args.bands = plan->memory;
-  plan->args.start = (const char *)plan->memory + bytes;
-  plan->args.taps = (const float *)(const void *)((const char *)plan->memory + first_tap);
+  plan->args.bands = plan->cuda.memory;
+  plan->args.start = (const char *)plan->cuda.memory + bytes;
+  plan->args.taps = (const float *)(const void *)((const char *)plan->cuda.memory + first_tap);
   return FALT_OK;
 }
 
@@ -270,7 +267,7 @@ static bool reaches_far(const falt_problem *p) {
 }
 
 static void add_defines(const toeplitz_plan *plan, falt_cuda_kernel *kernel) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_type x = p->input.type, taps = falt_type_is_byte(x) ? FALT_S8 : x;
   int axis[3];
   order_axes(p, axis);
@@ -302,7 +299,7 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {
       .source = "cuda_toeplitz.cu", .entry = "falt_toeplitz", .shared_bytes = plan->cut.shared_bytes};
   add_defines(plan, &kernel);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   FALT_TRY(upload(plan));
   falt_free(plan->taps);
   plan->taps = NULL;
@@ -312,7 +309,7 @@ static falt_status ready(falt_plan *base) {
 /* Interleaved bytes are separated if rows stay in registers: the Toeplitz matrices are then denser. False if the image
  * has too many tiles. */
 static bool make_bands(toeplitz_plan *plan, const int taps[3]) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_toeplitz_kind kind = kind_of(p->input.type);
   const bool bytes = kind == FALT_BANDS_BYTES && falt_type_size(p->output.type) == 1;
   if (bytes && plan->pixel > 1 && plan->pixel <= 3 && !plan->linear) {
@@ -326,7 +323,7 @@ static bool make_bands(toeplitz_plan *plan, const int taps[3]) {
 
 /* Outputs whose every sum is an integer stay exact. */
 static void make_bias(toeplitz_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_type x = p->input.type;
   const double most = fmax(fabs(falt_type_min(x)), falt_type_max(x));
   if (plan->bands.kind != FALT_BANDS_BYTES || !falt_type_is_integer(p->output.type)) return;
@@ -337,23 +334,17 @@ static void make_bias(toeplitz_plan *plan) {
   plan->args.beta = plan->bias.offset;
 }
 
-static falt_plan *plan_toeplitz(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  toeplitz_plan *plan = (toeplitz_plan *)base;
   const falt_problem *p = ask->problem;
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  toeplitz_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   int axis[3], taps[3];
-  if (!plan) return NULL;
+  plan->cuda.values = NULL; /* the matrices hold the filter */
   plan->taps = read_taps(p, ask->filter_values);
   if (!plan->taps) {
-    destroy(&plan->base);
-    return falt_refuse_memory(ask);
+    falt_refuse_memory(ask);
+    return ask->reason;
   }
-  if (!are_finite(p, plan->taps)) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "the filter has infinite or undefined taps");
-  }
+  if (!are_finite(p, plan->taps)) return "the filter has infinite or undefined taps";
   order_axes(p, axis);
   for (int i = 0; i < 3; i++) taps[i] = (int)falt_cuda_size_along(&p->filter, axis[i]);
   plan->pixel = falt_cuda_interleaved(p) ? (int)p->input.size[FALT_G] : 1;
@@ -361,17 +352,18 @@ static falt_plan *plan_toeplitz(const falt_solver *solver, falt_ask *ask) {
   set_args(plan, axis);
   if (plan->linear) fold_line(&plan->args);
   set_steps(&plan->args, p);
-  if (!make_bands(plan, taps)) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "the image has more tiles than one launch can number");
-  }
+  if (!make_bands(plan, taps)) return "the image has more tiles than one launch can number";
   choose_ring(plan);
   plan->args.alpha = (float)(p->alpha * plan->bands.unit);
   make_bias(plan);
-  plan->base.packed = true;
-  plan->base.cost.error = error_of(plan);
-  plan->base.cost.seconds = 2e-6 + plan->cut.seconds;
-  return &plan->base;
+  base->cost.error = error_of(plan);
+  base->cost.seconds = 2e-6 + plan->cut.seconds;
+  return NULL;
+}
+
+static falt_plan *plan_toeplitz(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {sizeof(toeplitz_plan), {execute, print, destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_toeplitz;

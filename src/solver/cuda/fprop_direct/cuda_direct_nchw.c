@@ -5,40 +5,35 @@
 
 #include "core/memory.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/common/plan.h"
 #include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
 typedef struct layer_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda;
   falt_cuda_direct_nchw_args args;
   falt_direct_nchw_tile tile;
-  void *filter; /* in the GPU's memory, or NULL */
   bool x_last, y_last;
   int run, vector; /* contiguous outputs of one store */
 } layer_plan;
 
 /* ---- execute */
 
-static void *element(void *data, const falt_tensor *t) {
-  return (char *)data + t->offset * (int64_t)falt_type_size(t->type);
-}
-
 static void execute(const falt_plan *base, const falt_operands *o) {
   const layer_plan *plan = (const layer_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_direct_nchw_args args = plan->args;
-  args.x.data = element(o->input, &p->input);
-  args.w.data = element(plan->filter ? plan->filter : o->filter, &p->filter);
-  args.y.data = element(o->output, &p->output);
+  args.x.data = falt_cuda_element(o->input, &p->input);
+  args.w.data = falt_cuda_plan_filter(&plan->cuda, o);
+  args.y.data = falt_cuda_element(o->output, &p->output);
   args.aligned &= (uintptr_t)args.y.data % ((size_t)plan->vector * falt_type_size(p->output.type)) == 0;
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
-  args.kept = plan->filter != NULL;
+  args.kept = plan->cuda.filter != NULL;
   void *parameters[] = {&args};
   const falt_direct_nchw_tile *t = &plan->tile;
   const int64_t blocks = p->input.size[FALT_N] * p->filter.size[FALT_G] * t->tiles[0] * t->tiles[1] * t->filter_tiles;
   const falt_gpu_launch launch = {
-      plan->function, blocks, {t->across * t->down * t->groups, 1}, t->shared_bytes, o->stream};
+      plan->cuda.function, blocks, {t->across * t->down * t->groups, 1}, t->shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
 }
@@ -47,11 +42,6 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_direct_nchw_tile *t = &((const layer_plan *)base)->tile;
   falt_text_add(text, "(cuda-direct-nchw %dx%dx%d threads=%dx%dx%d shared=%d)", t->rows, t->columns, t->filters,
                 t->down, t->across, t->groups, t->shared_bytes);
-}
-
-static void destroy(falt_plan *base) {
-  falt_gpu_release(base->device->gpu, ((layer_plan *)base)->filter);
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -80,7 +70,8 @@ static bool exact_enough(const falt_problem *p) {
   return isinf(bound) || bound < 0x1p24;
 }
 
-static const char *inapplicable(const falt_problem *p) {
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
   return p->operation != FALT_FORWARD                          ? "it computes forward layers only"
          : !is_flat(p)                                         ? "it takes 1D and 2D problems only"
          : falt_problem_has_f64(p)                             ? "its sums are f32"
@@ -116,7 +107,7 @@ static int alignment(const falt_tensor *t, int along) {
 }
 
 static bool choose_tile(layer_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_direct_nchw_problem layer = {.channels = (int)p->filter.size[FALT_C],
                                     .out = {p->output.size[FALT_H], p->output.size[FALT_W]},
                                     .filters = p->filter.size[FALT_K],
@@ -131,12 +122,12 @@ static bool choose_tile(layer_plan *plan) {
     layer.dilation[i] = layer.taps[i] > 1 ? (int)p->axis[1 + i].dilation : 1;
     layer.pool[i] = (int)p->pool[1 + i];
   }
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   return falt_direct_nchw_choose(&layer, &machine, &plan->tile);
 }
 
 static void set_args(layer_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_direct_nchw_tile *t = &plan->tile;
   plan->run = plan->y_last ? t->filters : t->columns / (int)p->pool[2];
   plan->vector = (int)falt_min(plan->run, 16 / (int64_t)falt_type_size(p->output.type));
@@ -196,32 +187,23 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "X_LAST=%d", plan->x_last);
   falt_cuda_define(&kernel, "Y_LAST=%d", plan->y_last);
   falt_direct_nchw_defines(&kernel, &plan->tile);
-  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
+  return falt_cuda_plan_ready(base, &kernel, NULL);
+}
+
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  layer_plan *plan = (layer_plan *)base;
+  plan->x_last = is_last(&ask->problem->input);
+  plan->y_last = is_last(&ask->problem->output);
+  if (!choose_tile(plan)) return plan->tile.rejected;
+  set_args(plan);
+  base->cost.seconds = 2e-6 + plan->tile.seconds;
+  return NULL;
 }
 
 static falt_plan *plan_layer(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const falt_problem *p = ask->problem;
-  const char *why = inapplicable(p);
-  if (why) return falt_refuse(ask, "%s", why);
-  layer_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->x_last = is_last(&p->input);
-  plan->y_last = is_last(&p->output);
-  falt_status status = FALT_NO_SOLVER;
-  if (!choose_tile(plan)) {
-    falt_refuse(ask, "%s", plan->tile.rejected);
-  } else {
-    set_args(plan);
-    plan->base.cost.seconds = 2e-6 + plan->tile.seconds;
-    plan->base.packed = ask->filter_values != NULL;
-    const size_t bytes = (size_t)falt_tensor_span(&p->filter) * falt_type_size(p->filter.type);
-    status = plan->base.packed ? falt_cuda_upload(ask->device->gpu, &plan->filter, ask->filter_values, bytes) : FALT_OK;
-    if (status != FALT_OK) falt_cuda_refuse(ask, status);
-  }
-  if (status == FALT_OK) return &plan->base;
-  destroy(&plan->base);
-  return NULL;
+  static const falt_cuda_steps steps = {
+      sizeof(layer_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_direct_nchw;

@@ -43,7 +43,7 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
   args.w = element(operands->w, c->w_first, p->filter.type);
   args.y = element(operands->y, c->y_first, falt_igemm_roles_of(p).result->type);
   if (p->has_residual)
-    args.residual = element(falt_igemm_element(o->residual, &p->residual), c->r_first, p->residual.type);
+    args.residual = element(falt_cuda_element(o->residual, &p->residual), c->r_first, p->residual.type);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
@@ -57,8 +57,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const grouped_plan *plan = (const grouped_plan *)base;
   const falt_problem *p = &base->problem;
   const roles r = falt_igemm_roles_of(p);
-  const falt_cuda_grouped_args operands = {.x = falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source),
-                                           .y = falt_igemm_element(falt_result_data(p->operation, o), r.result),
+  const falt_cuda_grouped_args operands = {.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source),
+                                           .y = falt_cuda_element(falt_result_data(p->operation, o), r.result),
                                            .w = falt_cuda_plan_filter(&plan->cuda, o)};
   for (int i = 0; i < plan->count; i++) start(plan, &plan->calls[i], &operands, o);
 }
@@ -265,16 +265,17 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  grouped_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  grouped_plan *plan = (grouped_plan *)base;
   plan->merged = merged_of(ask->problem);
-  plan->cuda.base.alignment = (falt_alignment){.input = FALT_IGEMM_VECTOR, .output = FALT_IGEMM_VECTOR};
-  why = add_calls(plan);
-  return why ? falt_cuda_plan_drop(&plan->cuda, ask, why) : &plan->cuda.base;
+  base->alignment = (falt_alignment){.input = FALT_IGEMM_VECTOR, .output = FALT_IGEMM_VECTOR};
+  return add_calls(plan);
+}
+
+static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(grouped_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_grouped;

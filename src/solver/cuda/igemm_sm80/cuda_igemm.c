@@ -32,11 +32,8 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 static void destroy(falt_plan *base) {
-  falt_igemm_plan *plan = (falt_igemm_plan *)base;
-  falt_gpu_release(base->device->gpu, plan->memory);
-  falt_gpu_release(base->device->gpu, plan->filter);
-  falt_free(plan->phase);
-  falt_free(plan);
+  falt_free(((falt_igemm_plan *)base)->phase);
+  falt_cuda_plan_destroy(base);
 }
 
 /* ---- applicable */
@@ -70,7 +67,7 @@ static int merge(const falt_problem *p, const falt_igemm_roles *r) {
 }
 
 static void choose_groups(falt_igemm_plan *plan, const falt_igemm_roles *r) {
-  plan->merged = merge(&plan->base.problem, r);
+  plan->merged = merge(&plan->cuda.base.problem, r);
   plan->piece = falt_igemm_piece_of(r->source, plan->merged);
   if (plan->merged == 1 || plan->piece.unit == VECTOR) return;
   plan->merged = 1;
@@ -80,7 +77,7 @@ static void choose_groups(falt_igemm_plan *plan, const falt_igemm_roles *r) {
 /* ---- plan: phases */
 
 static bool find_phases(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const bool forward = p->operation == FALT_FORWARD;
   falt_igemm_axis axis[3];
   int64_t count[3];
@@ -115,13 +112,14 @@ static int64_t taps_of(const falt_igemm_phase phase[3]) {
 /* The number of phases: of spans, or of a strided dgrad. */
 static int64_t pixels_of(const falt_igemm_plan *plan, int i) {
   const falt_igemm_phase *phase = plan->phase[i];
-  const int64_t all = plan->base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
+  const int64_t all =
+      plan->cuda.base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
   return plan->spans && !plan->evenly.groups ? falt_ceil_div(all - i, plan->phases) : all;
 }
 
 /* A pixel's bits are one for each tap of each axis. */
 static bool needs_places(const falt_igemm_plan *plan) {
-  if (falt_igemm_folds(&plan->base.problem)) return true;
+  if (falt_igemm_folds(&plan->cuda.base.problem)) return true;
   for (int i = 0; i < plan->phases; i++)
     if (plan->phase[i][0].taps + plan->phase[i][1].taps + plan->phase[i][2].taps > FALT_CUDA_IGEMM_BITS) return true;
   return false;
@@ -153,7 +151,7 @@ static int64_t apart_of(const falt_igemm_plan *plan, const falt_igemm_roles *r) 
 }
 
 static falt_igemm_shape shape_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, int64_t workspace) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_igemm_shape s = {
       .channels = channels_of(plan, r->result),
       .products = (int64_t)plan->groups * plan->phases,
@@ -184,7 +182,7 @@ static falt_igemm_shape shape_of(const falt_igemm_plan *plan, const falt_igemm_r
 }
 
 static void choose_tile(falt_igemm_plan *plan, const falt_ask *ask, const falt_igemm_roles *r) {
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
+  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   const falt_igemm_shape shape = shape_of(plan, r, ask->budget->max_workspace);
   falt_igemm_choose(&shape, &machine, &plan->tile);
 }
@@ -242,13 +240,13 @@ void falt_igemm_place_phases(const falt_igemm_plan *plan, const falt_igemm_roles
 }
 
 static void set_source(falt_igemm_plan *plan, const falt_tensor *source) {
-  plan->args.source = falt_igemm_source_of(&plan->base.problem, source, plan->merged);
+  plan->args.source = falt_igemm_source_of(&plan->cuda.base.problem, source, plan->merged);
   for (int i = 0; i < 3; i++) plan->args.source.step[i] = (int)plan->phase[0][i].step;
 }
 
 static void set_result(falt_igemm_plan *plan, const falt_tensor *result) {
   falt_cuda_igemm_args *a = &plan->args;
-  const falt_tensor *residual = &plan->base.problem.residual;
+  const falt_tensor *residual = &plan->cuda.base.problem.residual;
   a->y_image = falt_igemm_stride(result, FALT_N);
   a->y_group = falt_igemm_stride(result, FALT_G) * plan->merged;
   a->y_channel = falt_igemm_channel_stride(result);
@@ -265,11 +263,11 @@ static void set_result(falt_igemm_plan *plan, const falt_tensor *result) {
   a->channel_tiles = (int)falt_ceil_div(a->channels, plan->tile.bn);
   a->split_k = plan->tile.split_k;
   a->slice_steps = plan->tile.slice_steps;
-  a->epilogue = falt_cuda_epilogue_of(&plan->base.problem);
+  a->epilogue = falt_cuda_epilogue_of(&plan->cuda.base.problem);
 }
 
 static void set_pack(falt_igemm_plan *plan, const falt_igemm_roles *r) {
-  const falt_tensor *w = &plan->base.problem.filter;
+  const falt_tensor *w = &plan->cuda.base.problem.filter;
   plan->pack_args = (falt_cuda_igemm_pack_args){
       .w_group = falt_igemm_stride(w, FALT_G),
       .w_row = falt_igemm_stride(w, r->row),
@@ -334,7 +332,7 @@ static int64_t packed_bytes(const falt_igemm_plan *plan, const falt_igemm_roles 
  * preceding kernel ends, together with the tables. */
 static double seconds_of(const falt_igemm_plan *plan, const falt_ask *ask, const falt_igemm_roles *r) {
   const double bytes = (double)packed_bytes(plan, r);
-  const double packing = 2e-6 + 3 * bytes / plan->base.device->limits.copy_bytes_per_s;
+  const double packing = 2e-6 + 3 * bytes / plan->cuda.base.device->limits.copy_bytes_per_s;
   return plan->tile.seconds + (ask->filter_values ? 2.2e-6 : 3e-6 + packing);
 }
 
@@ -364,7 +362,7 @@ static bool choose_spans(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_
 
 static bool make(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
   choose_groups(plan, r);
-  plan->split = plan->base.splits = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
+  plan->split = plan->cuda.base.splits = r->source->type == FALT_F32 && !ask->budget->allow_tf32;
   plan->planar = channels_of(plan, r->result) > 1 && falt_igemm_channel_stride(r->result) != 1 &&
                  falt_tensor_unit(r->result, FALT_W);
   plan->y_aligned = falt_igemm_channel_stride(r->result) == 1 &&
@@ -379,24 +377,21 @@ static bool make(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r
   return false;
 }
 
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  falt_igemm_plan *plan = (falt_igemm_plan *)base;
+  const falt_igemm_roles r = falt_igemm_roles_of(&base->problem);
+  if (!make(plan, ask, &r)) return ask->reason;
+  base->cost.seconds = seconds_of(plan, ask, &r);
+  plan->partial_at = plan->cuda.values ? 0 : falt_round_up(plan->filter_bytes, 256);
+  base->workspace = (size_t)(plan->partial_at + plan->tile.workspace);
+  if (r.source->type == FALT_F32 && !plan->split) base->cost.error = FALT_TF32_ERROR;
+  return NULL;
+}
+
 static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {falt_igemm_execute, print, destroy, falt_igemm_ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  falt_igemm_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_igemm_roles r = falt_igemm_roles_of(&plan->base.problem);
-  if (!make(plan, ask, &r)) {
-    destroy(&plan->base);
-    return NULL;
-  }
-  plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
-  plan->base.cost.seconds = seconds_of(plan, ask, &r);
-  plan->partial_at = plan->values ? 0 : falt_round_up(plan->filter_bytes, 256);
-  plan->base.workspace = (size_t)(plan->partial_at + plan->tile.workspace);
-  if (r.source->type == FALT_F32 && !plan->split) plan->base.cost.error = FALT_TF32_ERROR;
-  return &plan->base;
+  static const falt_cuda_steps steps = {
+      sizeof(falt_igemm_plan), {falt_igemm_execute, print, destroy, falt_igemm_ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_igemm;

@@ -3,10 +3,11 @@
 #define FALT_SOLVER_CUDA_IGEMM_SM80_CUDA_IGEMM_H
 
 #include "solver/cuda/common/cuda_igemm.h"
+#include "solver/cuda/common/plan.h"
 
 typedef struct falt_igemm_plan {
-  falt_plan base;
-  falt_cu_function function, pack, sum;
+  falt_cuda_plan cuda; /* its memory: the constant, phases, table; its filter is packed */
+  falt_cu_function pack;
   falt_cuda_igemm_args args;
   falt_cuda_igemm_pack_args pack_args;
   falt_igemm_tile tile;
@@ -17,9 +18,6 @@ typedef struct falt_igemm_plan {
   falt_igemm_piece piece;           /* of the source */
   falt_igemm_evenly evenly;         /* with spans */
   bool fold, planar, split, y_aligned, spans;
-  const void *values; /* until the plan is ready */
-  void *memory;       /* on the GPU: the constant, phases, table */
-  void *filter;       /* on the GPU: packed; NULL: packed in the workspace */
 } falt_igemm_plan;
 
 static inline int64_t falt_igemm_size_of(const falt_tensor *t) {

@@ -8,21 +8,22 @@ enum { VECTOR = FALT_IGEMM_VECTOR };
 
 /* ---- execute */
 
-static void start_pack(const falt_igemm_plan *plan, const void *from, void *to, void *stream) {
+static void start_pack(const falt_plan *base, const void *from, void *to, void *stream) {
+  const falt_igemm_plan *plan = (const falt_igemm_plan *)base;
   falt_cuda_igemm_pack_args args = plan->pack_args;
   args.w = from;
   args.b = to;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->pack, plan->pack_blocks, {256, 1}, 0, stream};
   const int blocks_yz[2] = {plan->groups, plan->phases};
-  falt_gpu_start_grid(plan->base.device->gpu, &launch, blocks_yz, 1, parameters);
+  falt_gpu_start_grid(plan->cuda.base.device->gpu, &launch, blocks_yz, 1, parameters);
 }
 
 static void start_sum(const falt_igemm_plan *plan, void **parameters, void *stream) {
   const int64_t results = (int64_t)plan->args.phase.pixels * plan->args.channels;
-  const falt_gpu_launch launch = {plan->sum, falt_ceil_div(results, 256), {256, 1}, 0, stream};
+  const falt_gpu_launch launch = {plan->cuda.sum, falt_ceil_div(results, 256), {256, 1}, 0, stream};
   const int blocks_yz[2] = {plan->groups, 1};
-  falt_gpu_start_early(plan->base.device->gpu, &launch, blocks_yz, parameters);
+  falt_gpu_start_early(plan->cuda.base.device->gpu, &launch, blocks_yz, parameters);
 }
 
 void falt_igemm_execute(const falt_plan *base, const falt_operands *o) {
@@ -30,19 +31,19 @@ void falt_igemm_execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   const falt_igemm_roles r = falt_igemm_roles_of(p);
   falt_cuda_igemm_args args = plan->args;
-  args.source.data = falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = falt_igemm_element(falt_result_data(p->operation, o), r.result);
-  args.b = plan->filter ? plan->filter : o->workspace;
-  args.b_known = plan->filter != NULL;
+  args.source.data = falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source);
+  args.y = falt_cuda_element(falt_result_data(p->operation, o), r.result);
+  args.b = plan->cuda.filter ? plan->cuda.filter : o->workspace;
+  args.b_known = plan->cuda.filter != NULL;
   args.source.aligned = (uintptr_t)args.source.data % (uintptr_t)plan->piece.unit == 0;
   args.y_aligned = plan->y_aligned && (uintptr_t)args.y % VECTOR == 0;
-  if (p->has_residual) args.residual = falt_igemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual = falt_cuda_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   if (plan->tile.split_k > 1) args.partial = (char *)o->workspace + plan->partial_at;
-  if (!plan->filter) start_pack(plan, falt_igemm_element(o->filter, &p->filter), o->workspace, o->stream);
+  if (!plan->cuda.filter) start_pack(base, falt_cuda_element(o->filter, &p->filter), o->workspace, o->stream);
   void *parameters[] = {&args};
-  const falt_gpu_launch launch = {plan->function,
+  const falt_gpu_launch launch = {plan->cuda.function,
                                   plan->blocks,
                                   {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
                                   plan->tile.shared_bytes,
@@ -75,7 +76,7 @@ static bool fill_table(const falt_igemm_plan *plan, const falt_igemm_roles *r, c
 
 /* The constant, phases and table, in one piece of the GPU's memory. */
 static falt_status upload_tables(falt_igemm_plan *plan, const falt_igemm_roles *r) {
-  const double constant = plan->base.problem.boundary_value;
+  const double constant = plan->cuda.base.problem.boundary_value;
   int64_t entries, bytes;
   falt_igemm_place_phases(plan, r, NULL, &entries, &bytes);
   const size_t phases_at = VECTOR, phase_bytes = (size_t)plan->phases * sizeof(falt_cuda_igemm_phase);
@@ -89,12 +90,12 @@ static falt_status upload_tables(falt_igemm_plan *plan, const falt_igemm_roles *
   falt_igemm_place_phases(plan, r, device, &entries, &bytes);
   for (int64_t i = 0; i < VECTOR / falt_igemm_size_of(r->source); i++) falt_store(host, r->source->type, i, constant);
   const falt_status status = fill_table(plan, r, device, host + table_at)
-                                 ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
+                                 ? falt_cuda_upload(plan->cuda.base.device->gpu, &plan->cuda.memory, host, all)
                                  : falt_fail(FALT_NO_SOLVER, "cuda-igemm: a window is larger than 2 GB");
   plan->args.phase = plan->pack_args.phase = device[0];
   falt_free(host);
   if (status != FALT_OK) return status;
-  char *memory = plan->memory;
+  char *memory = plan->cuda.memory;
   plan->args.source.fill = memory;
   plan->args.source.table = memory + table_at;
   if (plan->phases > 1)
@@ -102,24 +103,8 @@ static falt_status upload_tables(falt_igemm_plan *plan, const falt_igemm_roles *
   return FALT_OK;
 }
 
-static falt_status pack_filter(falt_igemm_plan *plan) {
-  falt_gpu *gpu = plan->base.device->gpu;
-  const falt_tensor *w = &plan->base.problem.filter;
-  void *raw = NULL;
-  FALT_TRY(falt_gpu_allocate(gpu, &plan->filter, (size_t)plan->filter_bytes));
-  falt_status status = falt_cuda_upload(gpu, &raw, plan->values, (size_t)(falt_tensor_span(w) * falt_igemm_size_of(w)));
-  if (status == FALT_OK && !plan->base.device->described) {
-    start_pack(plan, falt_igemm_element(raw, w), plan->filter, NULL);
-    status = falt_gpu_trouble();
-    if (status == FALT_OK) status = falt_gpu_synchronize(gpu);
-  }
-  falt_gpu_release(gpu, raw);
-  plan->values = NULL;
-  return status;
-}
-
 static void add_defines(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_kernel *kernel) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_tile *t = &plan->tile;
   falt_cuda_define(kernel, "KIND=%s", falt_cuda_products(r->source->type, p->filter.type));
   falt_cuda_define(kernel, "SPLIT=%d", plan->split);
@@ -152,8 +137,8 @@ static void add_defines(const falt_igemm_plan *plan, const falt_igemm_roles *r, 
 static falt_status ready_sum(falt_igemm_plan *plan, const falt_igemm_roles *r) {
   falt_cuda_kernel kernel = {.source = "cuda_igemm_sum.cu", .entry = "falt_igemm_sum"};
   falt_cuda_define(&kernel, "SUM=%s", falt_cuda_types[falt_type_accumulator(r->source->type)].element);
-  falt_igemm_result_defines(&plan->base.problem, r->result->type, &kernel);
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, &plan->sum);
+  falt_igemm_result_defines(&plan->cuda.base.problem, r->result->type, &kernel);
+  return falt_gpu_kernel(plan->cuda.base.device->gpu, &kernel, &plan->cuda.sum);
 }
 
 falt_status falt_igemm_ready(falt_plan *base) {
@@ -163,11 +148,11 @@ falt_status falt_igemm_ready(falt_plan *base) {
   falt_cuda_kernel pack = {.source = "cuda_igemm_pack.cu", .entry = "falt_igemm_pack"};
   add_defines(plan, &r, &kernel);
   falt_cuda_define(&pack, "ELEMENT=%s", falt_cuda_bits(falt_type_size(r.source->type)));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
+  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &pack, &plan->pack));
   if (plan->tile.split_k > 1) FALT_TRY(ready_sum(plan, &r));
   FALT_TRY(upload_tables(plan, &r));
-  if (plan->values) FALT_TRY(pack_filter(plan));
+  FALT_TRY(falt_cuda_plan_pack_filter(&plan->cuda, plan->filter_bytes, start_pack));
   falt_free(plan->phase);
   plan->phase = NULL;
   return FALT_OK;

@@ -5,19 +5,18 @@
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_igemm.h"
+#include "solver/cuda/common/plan.h"
 
 enum { LEAST_ROWS = 16, VECTOR = FALT_IGEMM_VECTOR };
 enum { Y, X };
 
 typedef struct wgrad_plan {
-  falt_plan base;
-  falt_cu_function function, sum;
+  falt_cuda_plan cuda; /* its memory: the constant, a one, tables */
   falt_cuda_igemm_wgrad_args args;
   falt_igemm_wgrad_tile tile;
   falt_igemm_piece piece[2];
   int merged;
   bool fold, split;
-  void *memory; /* on the GPU: the constant, a one, tables */
 } wgrad_plan;
 
 /* ---- execute */
@@ -26,22 +25,22 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_igemm_wgrad_args args = plan->args;
-  args.y.data = falt_igemm_element(o->output, &p->output);
-  args.x.data = falt_igemm_element(o->input, &p->input);
+  args.y.data = falt_cuda_element(o->output, &p->output);
+  args.x.data = falt_cuda_element(o->input, &p->input);
   args.y.aligned = (uintptr_t)args.y.data % (uintptr_t)plan->piece[Y].unit == 0;
   args.x.aligned = (uintptr_t)args.x.data % (uintptr_t)plan->piece[X].unit == 0;
-  args.w = falt_igemm_element(o->filter, &p->filter);
+  args.w = falt_cuda_element(o->filter, &p->filter);
   args.bias = p->has_bias ? o->bias : NULL;
   args.partial = plan->tile.split_k > 1 ? o->workspace : NULL;
   void *parameters[] = {&args};
-  const falt_gpu_launch launch = {plan->function,
+  const falt_gpu_launch launch = {plan->cuda.function,
                                   (int64_t)args.row_tiles * args.column_tiles,
                                   {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
                                   plan->tile.shared_bytes,
                                   o->stream};
   const int blocks_yz[2] = {args.split_k, args.groups};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  if (args.partial) falt_igemm_start_sums(base->device, plan->sum, &args, o->stream);
+  if (args.partial) falt_igemm_start_sums(base->device, plan->cuda.sum, &args, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -55,11 +54,6 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->fold) falt_text_add(text, " fold");
   if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
   falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  falt_gpu_release(base->device->gpu, ((wgrad_plan *)base)->memory);
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -82,22 +76,22 @@ static int64_t taps_of(const falt_problem *p) {
 }
 
 static int64_t rows_of(const wgrad_plan *plan) {
-  return plan->base.problem.output.size[FALT_C] * plan->merged;
+  return plan->cuda.base.problem.output.size[FALT_C] * plan->merged;
 }
 
 static int64_t channels_of(const wgrad_plan *plan) {
-  return plan->base.problem.input.size[FALT_C] * plan->merged;
+  return plan->cuda.base.problem.input.size[FALT_C] * plan->merged;
 }
 
 /* Channels of a piece. */
 static int64_t piece_channels(const wgrad_plan *plan, int which) {
   const falt_igemm_piece *piece = &plan->piece[which];
-  return piece->gather ? piece->gather : piece->unit / size_of(&plan->base.problem.input);
+  return piece->gather ? piece->gather : piece->unit / size_of(&plan->cuda.base.problem.input);
 }
 
 /* The taps, and for the bias gradient a piece whose first column is ones. */
 static int64_t columns_of(const wgrad_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   return taps_of(p) * channels_of(plan) + (p->has_bias ? 1 : 0);
 }
 
@@ -114,8 +108,8 @@ static bool needs_places(const falt_problem *p) {
 /* ---- plan: the tile */
 
 static bool choose_tile(wgrad_plan *plan, falt_ask *ask) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_machine machine = falt_cuda_machine(plan->base.device);
+  const falt_problem *p = &plan->cuda.base.problem;
+  const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   const falt_igemm_wgrad_shape shape = {.pixels = pixels_of(p),
                                         .rows = rows_of(plan),
                                         .columns = columns_of(plan),
@@ -147,7 +141,7 @@ static const falt_igemm_phase one_tap[3] = {{.taps = 1, .pace = 1}, {.taps = 1, 
 
 static void find_phase(const wgrad_plan *plan, falt_igemm_phase phase[3]) {
   for (int i = 0; i < 3; i++) {
-    const falt_igemm_axis axis = axis_of(&plan->base.problem, i);
+    const falt_igemm_axis axis = axis_of(&plan->cuda.base.problem, i);
     phase[i] = falt_igemm_forward(&axis);
   }
 }
@@ -166,7 +160,7 @@ static falt_cuda_igemm_phase device_phase(const falt_problem *p, const falt_igem
 }
 
 static bool set_args(wgrad_plan *plan, falt_ask *ask) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *w = &p->filter;
   const falt_igemm_wgrad_tile *t = &plan->tile;
   falt_cuda_igemm_wgrad_args *a = &plan->args;
@@ -229,7 +223,7 @@ static bool fill_table(const wgrad_plan *plan, int which, const falt_igemm_phase
 
 /* The entry behind the taps becomes a one, which sums y alone. */
 static void add_one(const wgrad_plan *plan, char *table) {
-  const int64_t at = taps_of(&plan->base.problem) * channels_of(plan) / piece_channels(plan, X);
+  const int64_t at = taps_of(&plan->cuda.base.problem) * channels_of(plan) / piece_channels(plan, X);
   if (plan->fold)
     ((falt_cuda_igemm_place *)(void *)table)[at].channel = FALT_CUDA_IGEMM_ONES;
   else
@@ -240,13 +234,13 @@ static bool fill_tables(const wgrad_plan *plan, char *y, char *x) {
   falt_igemm_phase phase[3];
   find_phase(plan, phase);
   if (!fill_table(plan, Y, one_tap, y) || !fill_table(plan, X, phase, x)) return false;
-  if (plan->base.problem.has_bias) add_one(plan, x);
+  if (plan->cuda.base.problem.has_bias) add_one(plan, x);
   return true;
 }
 
 /* The constant, a one, and the tables. */
 static falt_status upload_tables(wgrad_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const int64_t size = size_of(&p->input), bytes = (int64_t)entry_bytes(plan);
   const int64_t y_at = (int64_t)2 * VECTOR, x_at = falt_round_up(y_at + entries_of(plan, Y) * bytes, VECTOR);
   const size_t all = (size_t)(x_at + entries_of(plan, X) * bytes);
@@ -255,11 +249,11 @@ static falt_status upload_tables(wgrad_plan *plan) {
   for (int64_t i = 0; i < VECTOR / size; i++) falt_store(host, p->input.type, i, p->boundary_value);
   falt_store(host + VECTOR, p->input.type, 0, 1);
   const falt_status status = fill_tables(plan, host + y_at, host + x_at)
-                                 ? falt_cuda_upload(plan->base.device->gpu, &plan->memory, host, all)
+                                 ? falt_cuda_upload(plan->cuda.base.device->gpu, &plan->cuda.memory, host, all)
                                  : falt_fail(FALT_NO_SOLVER, "cuda-wgrad: a window is larger than 2 GB");
   falt_free(host);
   if (status != FALT_OK) return status;
-  char *memory = plan->memory;
+  char *memory = plan->cuda.memory;
   plan->args.x.fill = memory;
   plan->args.x.one = memory + VECTOR;
   plan->args.y.table = memory + y_at;
@@ -268,7 +262,7 @@ static falt_status upload_tables(wgrad_plan *plan) {
 }
 
 static falt_cuda_kernel kernel_of(const wgrad_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const falt_igemm_wgrad_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "cuda_wgrad.cu", .entry = "falt_igemm_wgrad", .shared_bytes = t->shared_bytes};
   falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(p->output.type, p->input.type));
@@ -297,37 +291,33 @@ static falt_cuda_kernel kernel_of(const wgrad_plan *plan) {
 static falt_status ready(falt_plan *base) {
   wgrad_plan *plan = (wgrad_plan *)base;
   const falt_cuda_kernel kernel = kernel_of(plan);
-  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
-  falt_cuda_define(&sum, "SUM=%s", falt_cuda_types[falt_type_accumulator(base->problem.input.type)].element);
-  falt_cuda_define(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->function));
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->sum));
+  const falt_type type = falt_type_accumulator(base->problem.input.type);
+  const falt_cuda_kernel sum = falt_igemm_sum_kernel(&base->problem, falt_cuda_types[type].element);
+  FALT_TRY(falt_cuda_plan_ready(base, &kernel, &sum));
   return upload_tables(plan);
 }
 
 /* ---- plan */
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_problem *p = &plan->base.problem;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  const falt_problem *p = &base->problem;
   plan->merged = falt_igemm_merge(p, p->output.size[FALT_C], LEAST_ROWS);
   plan->piece[Y] = falt_igemm_piece_of(&p->output, plan->merged);
   plan->piece[X] = falt_igemm_piece_of(&p->input, plan->merged);
-  plan->split = p->input.type == FALT_F32 && !ask->budget->allow_tf32;
+  plan->split = base->splits = p->input.type == FALT_F32 && !ask->budget->allow_tf32;
   plan->fold = falt_igemm_folds(p) || needs_places(p);
-  if (!choose_tile(plan, ask) || !set_args(plan, ask)) {
-    destroy(&plan->base);
-    return NULL;
-  }
-  plan->base.workspace = (size_t)plan->tile.workspace;
-  plan->base.splits = plan->split;
-  plan->base.cost.seconds = 3e-6 + plan->tile.seconds;
-  if (p->input.type == FALT_F32 && !plan->split) plan->base.cost.error = FALT_TF32_ERROR;
-  return &plan->base;
+  if (!choose_tile(plan, ask) || !set_args(plan, ask)) return ask->reason;
+  base->workspace = (size_t)plan->tile.workspace;
+  base->cost.seconds = 3e-6 + plan->tile.seconds;
+  if (p->input.type == FALT_F32 && !plan->split) base->cost.error = FALT_TF32_ERROR;
+  return NULL;
+}
+
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_wgrad;

@@ -26,10 +26,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   falt_cuda_wgrad_halo_args args = plan->args;
   falt_cuda_igemm_wgrad_args sum = plan->sum_args;
-  args.y = falt_igemm_element(o->output, &p->output);
-  args.x = falt_igemm_element(o->input, &p->input);
+  args.y = falt_cuda_element(o->output, &p->output);
+  args.x = falt_cuda_element(o->input, &p->input);
   args.partial = sum.partial = o->workspace;
-  sum.w = falt_igemm_element(o->filter, &p->filter);
+  sum.w = falt_cuda_element(o->filter, &p->filter);
   sum.bias = p->has_bias ? o->bias : NULL;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
@@ -172,13 +172,10 @@ static falt_status ready(falt_plan *base) {
   wgrad_plan *plan = (wgrad_plan *)base;
   falt_cuda_kernel kernel = {
       .source = "cuda_wgrad_halo.cu", .entry = "falt_wgrad_halo", .shared_bytes = plan->tile.shared_bytes};
-  falt_cuda_kernel sum = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
+  const falt_cuda_kernel sum = falt_igemm_sum_kernel(&base->problem, "float");
   falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(base->problem.output.type, base->problem.input.type));
   falt_wgrad_halo_defines(&kernel, &plan->shape, &plan->tile);
-  falt_cuda_define(&sum, "SUM=float");
-  falt_cuda_define(&sum, "TYPE_W=%d", (int)base->problem.filter.type);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
+  return falt_cuda_plan_ready(base, &kernel, &sum);
 }
 
 static const char *cut(wgrad_plan *plan, falt_ask *ask) {
@@ -190,22 +187,24 @@ static const char *cut(wgrad_plan *plan, falt_ask *ask) {
                                                                       : "it has more tiles than one launch can number";
 }
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
   plan->merged = merged_of(ask->problem);
   describe(plan, ask);
-  why = cut(plan, ask);
-  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
+  const char *why = cut(plan, ask);
+  if (why) return why;
   set_args(plan);
-  plan->sum_args = falt_igemm_slices_of(&plan->cuda.base.problem, plan->merged, plan->args.split_k, plan->args.columns);
-  plan->cuda.base.alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_IGEMM_VECTOR};
-  plan->cuda.base.workspace = (size_t)plan->tile.workspace;
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  return &plan->cuda.base;
+  plan->sum_args = falt_igemm_slices_of(&base->problem, plan->merged, plan->args.split_k, plan->args.columns);
+  base->alignment = (falt_alignment){.input = plan->shape.unit, .output = FALT_IGEMM_VECTOR};
+  base->workspace = (size_t)plan->tile.workspace;
+  base->cost.seconds = plan->tile.seconds;
+  return NULL;
+}
+
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_halo;

@@ -190,8 +190,8 @@ static bool by_lines(const igemm_plan *plan) {
 static void fill_data(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *from = falt_problem_factor(p, 0), *to = falt_problem_result(p);
-  void *source = falt_map_element(falt_factor_data(p->operation, o, 0), from),
-       *out = falt_map_element(falt_result_data(p->operation, o), to);
+  void *source = falt_cuda_element(falt_factor_data(p->operation, o, 0), from),
+       *out = falt_cuda_element(falt_result_data(p->operation, o), to);
   for (int i = 0; i < plan->work.phases; i++) {
     fill_phase(plan, &plan->phases[i], &l->phase[i]);
     encode(plan,
@@ -212,7 +212,7 @@ static void fill_data(const igemm_plan *plan, const falt_operands *o, launch_arg
   }
   encode(plan, filter_of(plan, falt_cuda_plan_filter(&plan->cuda, o)), &l->args.other);
   if (!p->has_residual) return;
-  void *residual = falt_map_element(o->residual, &p->residual);
+  void *residual = falt_cuda_element(o->residual, &p->residual);
   if (by_lines(plan))
     l->args.residual_lines = lines_of(plan, plan->phases, &p->residual, residual);
   else
@@ -232,7 +232,7 @@ static falt_cuda_lines taps_of(const falt_tensor *w, int axes, void *data) {
 static void fill_filter(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->cuda.base.problem;
   fill_phase(plan, plan->phases, l->phase);
-  void *input = falt_map_element(o->input, &p->input), *output = falt_map_element(o->output, &p->output);
+  void *input = falt_cuda_element(o->input, &p->input), *output = falt_cuda_element(o->output, &p->output);
   encode(plan,
          plan->lines == 2 ? falt_map_planes(&p->input, input, FALT_IGEMM_SM90_SPAN)
                           : source_of(plan, plan->phases, &p->input, input, FALT_IGEMM_SM90_SPAN),
@@ -242,7 +242,7 @@ static void fill_filter(const igemm_plan *plan, const falt_operands *o, launch_a
                      : pixels_of(plan, &p->output, output, FALT_IGEMM_SM90_SPAN),
          &l->args.other);
   if (!plan->tile.workspace)
-    l->phase->lines = taps_of(&p->filter, plan->layer.axes, falt_map_element(o->filter, &p->filter));
+    l->phase->lines = taps_of(&p->filter, plan->layer.axes, falt_cuda_element(o->filter, &p->filter));
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -455,9 +455,7 @@ static falt_status ready(falt_plan *base) {
       .source = "cuda_igemm_sm90.cu", .entry = "falt_igemm_sm90", .shared_bytes = plan->tile.shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};
   add_defines(plan, &kernel);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  if (plan->tile.workspace) FALT_TRY(falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum));
-  return falt_cuda_plan_keep_filter(&plan->cuda);
+  return falt_cuda_plan_ready(base, &kernel, plan->tile.workspace ? &sum : NULL);
 }
 
 static falt_alignment alignment_of(const igemm_plan *plan, const falt_ask *ask) {
@@ -469,28 +467,28 @@ static falt_alignment alignment_of(const igemm_plan *plan, const falt_ask *ask) 
                           .residual = ask->problem->has_residual ? FALT_MAP_ALIGN : 0};
 }
 
-static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  igemm_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  igemm_plan *plan = (igemm_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);
   int count;
   describe(ask->problem, &plan->layer);
   plan->layer.workspace = ask->budget->max_workspace;
   plan->planar = planar_unit(ask->problem);
   plan->lines = lines_read(ask->problem);
-  why = falt_igemm_sm90_phases(&plan->layer, plan->phases, &count);
-  if (!why) {
-    plan->work = falt_igemm_sm90_work_of(&plan->layer, plan->phases, count);
-    if (!falt_igemm_sm90_choose(&plan->layer, &plan->work, &machine, &plan->tile)) why = "no tile fits";
-  }
-  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  plan->cuda.base.workspace = plan->tile.workspace;
-  plan->cuda.base.alignment = alignment_of(plan, ask);
-  return &plan->cuda.base;
+  const char *why = falt_igemm_sm90_phases(&plan->layer, plan->phases, &count);
+  if (why) return why;
+  plan->work = falt_igemm_sm90_work_of(&plan->layer, plan->phases, count);
+  if (!falt_igemm_sm90_choose(&plan->layer, &plan->work, &machine, &plan->tile)) return "no tile fits";
+  base->cost.seconds = plan->tile.seconds;
+  base->workspace = plan->tile.workspace;
+  base->alignment = alignment_of(plan, ask);
+  return NULL;
+}
+
+static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(igemm_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_igemm_sm90;

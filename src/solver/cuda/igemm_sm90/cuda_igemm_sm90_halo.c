@@ -58,7 +58,7 @@ static falt_gpu_map boxes_of(const halo_plan *plan, void *data) {
 static void *first_step(const halo_plan *plan, void *data, const falt_tensor *t) {
   int64_t shift = 0;
   for (int i = 0; i < 3; i++) shift += plan->axis[i].shift * t->stride[plan->dims[i]];
-  return (char *)falt_map_element(data, t) - shift * (int64_t)falt_type_size(t->type);
+  return (char *)falt_cuda_element(data, t) - shift * (int64_t)falt_type_size(t->type);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -66,15 +66,15 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   falt_cuda_igemm_sm90_halo_args a = plan->args;
   void *filter = plan->cuda.filter ? plan->cuda.filter : o->filter;
-  const falt_gpu_map map = windows_of(plan, falt_map_element(falt_factor_data(p->operation, o, 0), source_of(p)));
+  const falt_gpu_map map = windows_of(plan, falt_cuda_element(falt_factor_data(p->operation, o, 0), source_of(p)));
   falt_gpu_encode(base->device->gpu, &map, &a.source);
   a.x = map.data;
   if (plan->layer.boxed) {
     const falt_gpu_map boxes =
-        boxes_of(plan, falt_map_element(falt_result_data(p->operation, o), falt_problem_result(p)));
+        boxes_of(plan, falt_cuda_element(falt_result_data(p->operation, o), falt_problem_result(p)));
     falt_gpu_encode(base->device->gpu, &boxes, &a.result);
   }
-  a.filter = falt_map_element(filter, &p->filter);
+  a.filter = falt_cuda_element(filter, &p->filter);
   a.kept = plan->cuda.filter != NULL;
   a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
   a.y = first_step(plan, falt_result_data(p->operation, o), falt_problem_result(p));
@@ -325,23 +325,24 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel kernel = {
       .source = "cuda_igemm_sm90_halo.cu", .entry = "falt_igemm_sm90_halo", .shared_bytes = plan->tile.shared_bytes};
   add_defines(plan, &kernel);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_cuda_plan_keep_filter(&plan->cuda);
+  return falt_cuda_plan_ready(base, &kernel, NULL);
+}
+
+static const char *fill(falt_plan *base, falt_ask *ask) {
+  halo_plan *plan = (halo_plan *)base;
+  const falt_machine machine = falt_cuda_machine(ask->device);
+  const char *why = choose(plan, &machine);
+  if (why) return why;
+  fill_args(plan);
+  base->cost.seconds = plan->tile.seconds;
+  base->alignment = alignment_of(plan);
+  return NULL;
 }
 
 static falt_plan *plan_halo(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  halo_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_machine machine = falt_cuda_machine(ask->device);
-  why = choose(plan, &machine);
-  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
-  fill_args(plan);
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  plan->cuda.base.alignment = alignment_of(plan);
-  return &plan->cuda.base;
+  static const falt_cuda_steps steps = {
+      sizeof(halo_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, fill};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_igemm_sm90_halo;

@@ -22,7 +22,7 @@ typedef struct wgrad_plan {
 /* The descriptor of a tensor in boxes of rows, columns and a span of channels. */
 static falt_gpu_map boxes_of(const falt_tensor *t, void *data, int64_t height, int64_t width) {
   static const int dims[5] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
-  falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_map_element(data, t)};
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = falt_cuda_element(data, t)};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
   m.box[0] = FALT_PLANES_SPAN;
   m.box[1] = (uint32_t)width;
@@ -122,26 +122,27 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "TILE_H=%d", t->height);
   falt_cuda_define(&kernel, "TILE_W=%d", t->width);
   falt_cuda_define(&kernel, "STAGES=%d", t->stages);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
+  return falt_cuda_plan_ready(base, &kernel, &sum);
+}
+
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  const falt_machine machine = falt_cuda_machine(ask->device);
+  describe(plan, ask);
+  const char *why = falt_wgrad_sm90_halo_refusal(&plan->layer);
+  if (why) return why;
+  if (!falt_wgrad_sm90_halo_choose(&plan->layer, &machine, &plan->tile)) return "no tile fits";
+  fill_args(plan);
+  base->cost.seconds = plan->tile.seconds;
+  base->workspace = plan->tile.workspace;
+  base->alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
+  return NULL;
 }
 
 static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_machine machine = falt_cuda_machine(ask->device);
-  describe(plan, ask);
-  why = falt_wgrad_sm90_halo_refusal(&plan->layer);
-  if (!why && !falt_wgrad_sm90_halo_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
-  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
-  fill_args(plan);
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  plan->cuda.base.workspace = plan->tile.workspace;
-  plan->cuda.base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
-  return &plan->cuda.base;
+  static const falt_cuda_steps steps = {
+      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_sm90_halo;

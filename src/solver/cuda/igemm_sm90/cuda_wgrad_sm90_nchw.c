@@ -27,8 +27,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_wgrad_sm90_nchw_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
   falt_cuda_wgrad_sm90_nchw_args a = plan->args;
-  a.x.data = falt_map_element(o->input, &p->input);
-  a.y.data = falt_map_element(o->output, &p->output);
+  a.x.data = falt_cuda_element(o->input, &p->input);
+  a.y.data = falt_cuda_element(o->output, &p->output);
   a.sums = o->workspace;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {plan->cuda.function, t->grid, {THREADS, 1}, t->shared_bytes, o->stream};
@@ -129,26 +129,27 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "UNIT=%d", plan->layer.unit);
   falt_cuda_define(&kernel, "ROWS=%d", plan->tile.rows);
   falt_cuda_define(&kernel, "STAGES=%d", plan->tile.buffers);
-  FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
-  return falt_gpu_kernel(base->device->gpu, &sum, &plan->cuda.sum);
+  return falt_cuda_plan_ready(base, &kernel, &sum);
+}
+
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  const falt_machine machine = falt_cuda_machine(ask->device);
+  describe(plan, ask);
+  const char *why = falt_wgrad_sm90_nchw_refusal(&plan->layer);
+  if (why) return why;
+  if (!falt_wgrad_sm90_nchw_choose(&plan->layer, &machine, &plan->tile)) return "no tile fits";
+  fill_args(plan);
+  base->cost.seconds = plan->tile.seconds;
+  base->workspace = plan->tile.workspace;
+  base->alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
+  return NULL;
 }
 
 static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, falt_cuda_plan_destroy, ready};
-  const char *why = inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  wgrad_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  const falt_machine machine = falt_cuda_machine(ask->device);
-  describe(plan, ask);
-  why = falt_wgrad_sm90_nchw_refusal(&plan->layer);
-  if (!why && !falt_wgrad_sm90_nchw_choose(&plan->layer, &machine, &plan->tile)) why = "no tile fits";
-  if (why) return falt_cuda_plan_drop(&plan->cuda, ask, why);
-  fill_args(plan);
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  plan->cuda.base.workspace = plan->tile.workspace;
-  plan->cuda.base.alignment = (falt_alignment){.input = FALT_MAP_ALIGN, .output = FALT_MAP_ALIGN};
-  return &plan->cuda.base;
+  static const falt_cuda_steps steps = {
+      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_wgrad_sm90_nchw;

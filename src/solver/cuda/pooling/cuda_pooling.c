@@ -4,6 +4,7 @@
 
 #include "core/memory.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/common/plan.h"
 
 enum {
   THREADS = 256,
@@ -13,8 +14,7 @@ enum {
 }; /* held: registers for the elements that a gradient reads and writes */
 
 typedef struct pooling_plan {
-  falt_plan base;
-  falt_cu_function function;
+  falt_cuda_plan cuda;
   falt_cuda_pooling_args args;
   int rows, columns, vector; /* of a thread; vector: channels */
   bool last;
@@ -22,13 +22,9 @@ typedef struct pooling_plan {
 
 /* ---- execute */
 
-static void *element(void *data, const falt_tensor *t) {
-  return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
-}
-
 /* Elements of a vector: channels, or the elements of a row at which the windows of `columns` outputs start. */
 static int64_t vector_of(const pooling_plan *plan, const falt_tensor *t) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   if (plan->columns == 1) return plan->vector;
   return t == &p->input                              ? plan->columns * p->axis[2].stride
          : falt_operations[p->operation].is_gradient ? 1
@@ -43,23 +39,20 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const pooling_plan *plan = (const pooling_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_pooling_args args = plan->args;
-  args.x.data = element(o->input, &p->input);
-  args.y.data = element(o->output, &p->output);
-  args.to = element(falt_result_data(p->operation, o), falt_problem_result(p));
+  args.x.data = falt_cuda_element(o->input, &p->input);
+  args.y.data = falt_cuda_element(o->output, &p->output);
+  args.to = falt_cuda_element(falt_result_data(p->operation, o), falt_problem_result(p));
   args.aligned &= vectors_begin(plan, args.x.data, &p->input) && vectors_begin(plan, args.y.data, &p->output) &&
                   vectors_begin(plan, args.to, falt_problem_result(p));
   void *parameters[] = {&args};
-  const falt_gpu_launch launch = {plan->function, falt_ceil_div(args.threads, THREADS), {THREADS, 1}, 0, o->stream};
+  const falt_gpu_launch launch = {
+      plan->cuda.function, falt_ceil_div(args.threads, THREADS), {THREADS, 1}, 0, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const pooling_plan *plan = (const pooling_plan *)base;
   falt_text_add(text, "(cuda-pooling %dx%dx%d)", plan->rows, plan->columns, plan->vector);
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- applicable */
@@ -76,7 +69,8 @@ static bool small_axes(const falt_problem *p) {
   return p->input.size[FALT_G] < most;
 }
 
-static const char *inapplicable(const falt_problem *p) {
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
   const int64_t *taps = p->filter.size;
   return !falt_is_pooling(p->operation) ? "it computes pooling only"
          : taps[FALT_D] != 1 || p->input.size[FALT_D] != 1 || p->output.size[FALT_D] != 1
@@ -95,7 +89,7 @@ static const char *inapplicable(const falt_problem *p) {
 /* Registers for the elements that a gradient's thread writes and its windows read: a word holds two halves of
  * neighbouring channels, but one of neighbouring columns. */
 static double held(const pooling_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   double cell = 1, seen = 1;
   for (int i = 1; i < 3; i++) {
     const falt_axis *a = &p->axis[i];
@@ -109,7 +103,7 @@ static double held(const pooling_plan *plan) {
 }
 
 static bool fits_registers(const pooling_plan *plan) {
-  return !falt_operations[plan->base.problem.operation].is_gradient || held(plan) <= MOST_HELD;
+  return !falt_operations[plan->cuda.base.problem.operation].is_gradient || held(plan) <= MOST_HELD;
 }
 
 static bool lies_last(const falt_tensor *t) {
@@ -124,13 +118,13 @@ static bool allows(const falt_tensor *t, int along, int64_t vector) {
 }
 
 static bool channels_fit(const pooling_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   return p->input.size[FALT_G] % plan->vector == 0 && allows(&p->input, FALT_G, plan->vector) &&
          allows(&p->output, FALT_G, plan->vector) && fits_registers(plan);
 }
 
 static bool columns_fit(const pooling_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const int64_t x = vector_of(plan, &p->input), y = vector_of(plan, &p->output);
   return (x & (x - 1)) == 0 && x * (int64_t)falt_type_size(p->input.type) <= 16 &&
          y * (int64_t)falt_type_size(p->output.type) <= 16 && allows(&p->input, FALT_W, x) &&
@@ -138,7 +132,7 @@ static bool columns_fit(const pooling_plan *plan) {
 }
 
 static void choose_vectors(pooling_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const int64_t bytes = falt_max((int64_t)falt_type_size(p->input.type), (int64_t)falt_type_size(p->output.type));
   plan->last = lies_last(&p->input) && lies_last(&p->output);
   plan->vector = plan->last ? (int)(16 / bytes) : 1;
@@ -158,7 +152,7 @@ static int rows_of(const falt_problem *p) {
 
 /* False if there are more threads than 32 bits count. */
 static bool set_args(pooling_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_pooling_args *a = &plan->args;
   int64_t count[2];
   *a = (falt_cuda_pooling_args){.x = falt_cuda_tensor_of(&p->input),
@@ -202,34 +196,30 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "COLUMNS=%d", plan->columns);
   falt_cuda_define(&kernel, "WIDTH=%d", plan->vector);
   falt_cuda_define(&kernel, "LAST=%d", plan->last);
-  return falt_gpu_kernel(base->device->gpu, &kernel, &plan->function);
+  return falt_cuda_plan_ready(base, &kernel, NULL);
 }
 
 /* Fractions of the copy bandwidth. */
 static double estimate(const pooling_plan *plan, const falt_device *device) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->cuda.base.problem;
   const double share = p->operation == FALT_BACKWARD_MAXPOOL ? 0.2 : 0.6;
   return 2e-6 + falt_problem_bytes(p) / (share * device->limits.copy_bytes_per_s);
 }
 
-static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const falt_problem *p = ask->problem;
-  const char *why = inapplicable(p);
-  if (why) return falt_refuse(ask, "%s", why);
-  pooling_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  pooling_plan *plan = (pooling_plan *)base;
   choose_vectors(plan);
-  plan->rows = rows_of(p);
-  why = !fits_registers(plan) ? "a gradient's windows do not fit a thread"
-        : !set_args(plan)     ? "it has more threads than it can number"
-                              : NULL;
-  if (why) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", why);
-  }
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  plan->rows = rows_of(&base->problem);
+  if (!fits_registers(plan)) return "a gradient's windows do not fit a thread";
+  if (!set_args(plan)) return "it has more threads than it can number";
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
+}
+
+static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {
+      sizeof(pooling_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_pooling;

@@ -40,7 +40,7 @@ static int64_t size_of(const im2col_plan *plan) {
 static void write_columns(const im2col_plan *plan, const falt_operands *o, int64_t first, int64_t images) {
   const falt_tensor *x = &plan->base.problem.input;
   falt_cuda_im2col_args a = plan->args;
-  a.x.data = falt_igemm_element(o->input, x) + first * x->stride[FALT_N] * size_of(plan);
+  a.x.data = falt_cuda_element(o->input, x) + first * x->stride[FALT_N] * size_of(plan);
   a.columns = (char *)o->workspace + FALT_CUBLAS_WORKSPACE;
   a.images = (unsigned)images;
   a.count = a.positions * a.depth * a.groups * images;
@@ -86,8 +86,8 @@ static void multiply(const im2col_plan *plan, const falt_operands *o, int64_t fi
   const falt_cuda_im2col_args *a = &plan->args;
   falt_cublas_product product = product_of(plan, images);
   const char *columns = (const char *)o->workspace + FALT_CUBLAS_WORKSPACE;
-  const char *filter = falt_igemm_element(plan->filter ? plan->filter : o->filter, &p->filter);
-  char *y = falt_igemm_element(o->output, &p->output) + first * p->output.stride[FALT_N] * size_of(plan);
+  const char *filter = falt_cuda_element(plan->filter ? plan->filter : o->filter, &p->filter);
+  char *y = falt_cuda_element(o->output, &p->output) + first * p->output.stride[FALT_N] * size_of(plan);
   const int64_t matrices = a->positions * a->depth * (plan->by_row ? a->groups : 1) * size_of(plan);
   const bool batched = plan->by_row && a->groups == 1;
   if (batched) {

@@ -26,9 +26,9 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const cudnn_plan *plan = (const cudnn_plan *)base;
   const falt_problem *p = &base->problem;
   void *const data[FALT_CUDNN_TENSORS] = {
-      [FALT_CUDNN_X] = falt_igemm_element(o->input, &p->input),
-      [FALT_CUDNN_W] = falt_igemm_element(plan->filter ? plan->filter : o->filter, &p->filter),
-      [FALT_CUDNN_Y] = falt_igemm_element(o->output, &p->output)};
+      [FALT_CUDNN_X] = falt_cuda_element(o->input, &p->input),
+      [FALT_CUDNN_W] = falt_cuda_element(plan->filter ? plan->filter : o->filter, &p->filter),
+      [FALT_CUDNN_Y] = falt_cuda_element(o->output, &p->output)};
   uintptr_t bits = 0;
   for (int i = 0; i < FALT_CUDNN_TENSORS; i++) bits |= (uintptr_t)data[i];
   falt_cudnn *cudnn = bits % ALIGNED ? plan->any : plan->aligned;
