@@ -343,14 +343,8 @@ static int open_suite(cli_bench *bench) {
   for (int i = 0; status == CLI_DONE && i < options->operands; i++)
     status = cli_suite_add(options->operand[i], &bench->suite);
   if (status != CLI_DONE) return status;
-  if (options->filter) cli_suite_filter(&bench->suite, options->filter);
-  if (bench->suite.count == 0)
-    return cli_fail(CLI_WRONG, "--filter %.60s: no problem of the suite has this in its name; omit it to run all",
-                    options->filter);
-  if (options->retype >= 0) cli_suite_retype(&bench->suite, (falt_type)options->retype);
-  if (bench->suite.count == 0)
-    return cli_fail(CLI_WRONG, "--type %s: no problem of the suite is defined for it; use f32, bf16 or f16",
-                    falt_type_name((falt_type)options->retype));
+  status = cli_suite_keep(options, &bench->suite);
+  if (status != CLI_DONE) return status;
   bench->row = calloc((size_t)bench->suite.count, sizeof *bench->row);
   return bench->row ? CLI_DONE : cli_fail(CLI_IMPOSSIBLE, "bench: out of memory; use --filter");
 }
@@ -359,16 +353,21 @@ static bool is_gpu(const cli_bench *bench) {
   return strncmp(falt_device_name(bench->device), "cuda", 4) == 0;
 }
 
-static int open_device(cli_bench *bench) {
-  const int status = cli_device_make(bench->options, &bench->device);
+int cli_bench_device(const cli_options *options, falt_device **device, falt_limits *limits) {
+  const int status = cli_device_make(options, device);
   if (status != CLI_DONE) return status;
-  if (is_gpu(bench)) cli_machine_driver(&bench->machine);
-  falt_device_limits(bench->device, &bench->limits);
-  if (bench->limits.measured) return CLI_DONE;
-  const falt_status measured = falt_device_measure(bench->device);
+  falt_device_limits(*device, limits);
+  if (limits->measured) return CLI_DONE;
+  const falt_status measured = falt_device_measure(*device);
   if (measured != FALT_OK) return cli_fail_library(measured);
-  falt_device_limits(bench->device, &bench->limits);
+  falt_device_limits(*device, limits);
   return CLI_DONE;
+}
+
+static int open_device(cli_bench *bench) {
+  const int status = cli_bench_device(bench->options, &bench->device, &bench->limits);
+  if (status == CLI_DONE && is_gpu(bench)) cli_machine_driver(&bench->machine);
+  return status;
 }
 
 /* Libraries whose threads wait by spinning suffer most from a busy core. */
@@ -418,7 +417,7 @@ static int run_with_report(cli_bench *bench) {
   return status;
 }
 
-int falt_verb_bench(const cli_options *options) {
+static int bench_suites(const cli_options *options) {
   cli_bench bench = {.options = options, .machine = cli_machine_describe(), .peers = {.from = -1}};
   bench.seconds = options->seconds >= 0 ? options->seconds : default_seconds;
   bench.rounds = options->rounds ? (int)options->rounds : DEFAULT_ROUNDS;
@@ -433,4 +432,12 @@ int falt_verb_bench(const cli_options *options) {
   cli_suite_free(&bench.suite);
   free(bench.row);
   return status;
+}
+
+int falt_verb_bench(const cli_options *options) {
+  if (options->operands && strcmp(options->operand[0], "choice") == 0) return cli_bench_choice(options);
+  if (options->count >= 0 || options->seed)
+    return cli_fail(CLI_WRONG, "--%s: only bench choice draws problems; write faltung bench choice SUITE",
+                    options->count >= 0 ? "count" : "seed");
+  return bench_suites(options);
 }

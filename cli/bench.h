@@ -49,6 +49,11 @@ typedef struct cli_bench {
   int rows; /* finished */
 } cli_bench;
 
+/* The device of the options, its limits measured. Prints an error and returns its exit status, or CLI_DONE. */
+int cli_bench_device(const cli_options *options, falt_device **device, falt_limits *limits);
+/* `faltung bench choice [SUITE...]`: how good the planner's choices are. Returns the exit status. */
+int cli_bench_choice(const cli_options *options);
+
 /* The peer's time over Faltung's; for Faltung, the fastest peer's over its own. NaN if there is none. */
 double cli_bench_ratio(const cli_row *row, int entry);
 /* The fastest peer, or -1. */

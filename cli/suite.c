@@ -288,3 +288,81 @@ static bool can_have_type(cli_case *one, const void *type) {
 void cli_suite_retype(cli_suite *suite, falt_type type) {
   keep(suite, can_have_type, falt_type_name(type));
 }
+
+int cli_suite_keep(const cli_options *options, cli_suite *suite) {
+  if (options->filter) cli_suite_filter(suite, options->filter);
+  if (suite->count == 0)
+    return cli_fail(CLI_WRONG, "--filter %.60s: no problem of the suite has this in its name; omit it to run all",
+                    options->filter);
+  if (options->retype >= 0) cli_suite_retype(suite, (falt_type)options->retype);
+  if (suite->count > 0) return CLI_DONE;
+  return cli_fail(CLI_WRONG, "--type %s: no problem of the suite is defined for it; use f32, bf16 or f16",
+                  falt_type_name((falt_type)options->retype));
+}
+
+/* ---- drawing */
+
+static bool is_same_line(const cli_case *a, const cli_case *b) {
+  return a->number == b->number && strcmp(a->suite, b->suite) == 0;
+}
+
+/* A number from 0 to count - 1, the next of the seed's. */
+static int draw(uint64_t *seed, int count) {
+  double value; /* in [-1, 1) */
+  falt_random_fill(&value, FALT_F64, 1, (*seed)++);
+  const int index = (int)(0.5 * (value + 1) * count);
+  return index < count ? index : count - 1;
+}
+
+static void swap(cli_case *a, cli_case *b) {
+  const cli_case moving = *a;
+  *a = *b;
+  *b = moving;
+}
+
+/* Shuffles each line's cases, and numbers them: cases of low numbers are kept first. */
+static void shuffle_lines(cli_suite *suite, int *order, uint64_t seed) {
+  for (int first = 0, end; first < suite->count; first = end) {
+    for (end = first + 1; end < suite->count && is_same_line(&suite->cases[first], &suite->cases[end]);) end++;
+    for (int i = first; i < end; i++) {
+      swap(&suite->cases[i], &suite->cases[i + draw(&seed, end - i)]);
+      order[i] = i - first;
+    }
+  }
+}
+
+/* The number of cases of an order. */
+static int64_t count_order(const cli_suite *suite, const int *order, int wanted) {
+  int64_t count = 0;
+  for (int i = 0; i < suite->count; i++) count += order[i] == wanted;
+  return count;
+}
+
+/* Sets *last so that all cases of lower orders are kept, and *part of *whole cases of that order. */
+static void find_last(const cli_suite *suite, const int *order, int64_t count, int *last, int64_t *part,
+                      int64_t *whole) {
+  *part = count;
+  for (*last = 0; (*whole = count_order(suite, order, *last)) < *part && *whole > 0; ++*last) *part -= *whole;
+}
+
+int cli_suite_draw(cli_suite *suite, int64_t count, uint64_t seed) {
+  int *order = malloc((size_t)suite->count * sizeof *order);
+  if (!order) return cli_fail(CLI_IMPOSSIBLE, "suites: memory ran out; name fewer");
+  int64_t part, whole, seen = 0;
+  int last, kept = 0;
+  shuffle_lines(suite, order, seed << 32);
+  find_last(suite, order, count, &last, &part, &whole);
+  for (int i = 0; i < suite->count; i++) {
+    if (order[i] > last) continue;
+    if (order[i] == last) {
+      const int64_t before = seen * part / whole; /* spread over the lines */
+      if (++seen * part / whole == before) continue;
+    }
+    if (kept != i) suite->cases[kept] = suite->cases[i];
+    kept++;
+  }
+  suite->count = kept;
+  suite->walks = 0;
+  free(order);
+  return CLI_DONE;
+}

@@ -35,6 +35,13 @@ void cli_suite_filter(cli_suite *suite, const char *text);
 /* Sets the type of the cases that name none, and removes cases that are not defined for it. */
 void cli_suite_retype(cli_suite *suite, falt_type type);
 
+/* Filters and retypes as the options --filter and --type say. Prints an error and returns its exit status, where no
+ * case is left; or CLI_DONE. */
+int cli_suite_keep(const cli_options *options, cli_suite *suite);
+/* Keeps `count` cases drawn at random, equally often from each line of the files, in the lines' order. Prints an error
+ * and returns its exit status, or CLI_DONE. */
+int cli_suite_draw(cli_suite *suite, int64_t count, uint64_t seed);
+
 /* The kernel of a case that names one; false and *error if its size is not the problem's. */
 bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error);
 /* Gives a filter, filled at random, the values of the case: its kernel's, or weights of an average where random taps

@@ -57,7 +57,11 @@ static const char bench_details[] =
     "per unit of work than a neighbour are listed at the end.\n"
     "The peers run in Python: that of FALTUNG_PEERS_PYTHON, or the one that `make bench` sets up. All alternate on "
     "the\n"
-    "same data; a ratio is the peer's time over Faltung's.\n";
+    "same data; a ratio is the peer's time over Faltung's.\n"
+    "`bench choice [SUITE|FILE...]` draws problems from suites (default choice-cpu or choice-gpu), times every "
+    "candidate "
+    "of\n"
+    "each, and compares the planner's choice with the fastest.\n";
 
 /* Verbs that exist, in the order of the help. */
 static const cli_verb verbs[] = {
@@ -75,7 +79,7 @@ static const cli_verb verbs[] = {
     {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", verify_details, falt_verb_verify},
     {"ladder", CLI_LADDER, "1d|2d|3d|layer [PROBLEM]",
      "the textbook's steps, each checked and timed; --list names them", ladder_details, falt_verb_ladder},
-    {"bench", CLI_BENCH, "SUITE|FILE...", "time suites of problems, with --peers also on other libraries",
+    {"bench", CLI_BENCH, "[choice] SUITE|FILE...", "time suites of problems, with --peers also on other libraries",
      bench_details, falt_verb_bench},
     {"info", CLI_INFO, "", "device, limits, formats, caches, solvers", "", falt_verb_info},
     {"list", CLI_LIST, "kernels|solvers|formats|devices", "names to choose from, one a line", "", falt_verb_list},
