@@ -9,6 +9,7 @@
 #   make gpu-bench  compare with NPP, CuPy and cuDNN there, filters and layers; JSON lines into bench/results/ (MACHINE=h200)
 #   make quick      build what changed and run the tests of the folders that it is in
 #   make wheel      the Python package with the library inside: dist/faltung-*.whl
+#   make wheel-aarch64  the same for aarch64, cross-built and tested under qemu
 #   make install    PREFIX=/usr/local
 #   make help       this list
 BUILD ?= build
@@ -77,10 +78,16 @@ wheel:
 	@$(MAKE) --no-print-directory all
 	@ci/wheel $(BUILD)
 
+wheel-aarch64:
+	@ci/setup wheel
+	@cmake --preset aarch64
+	@cmake --build build-aarch64 -j $(JOBS) --target faltung_shared faltung_cli
+	@ci/check-wheel-aarch64
+
 install: all
 	@cmake --install $(BUILD) --prefix $(PREFIX)
 
 clean:
 	rm -rf $(BUILD) build-*
 
-.PHONY: all help quick configure demo test check campaign bench gpu-test gpu-bench wheel install clean
+.PHONY: all help quick configure demo test check campaign bench gpu-test gpu-bench wheel wheel-aarch64 install clean
