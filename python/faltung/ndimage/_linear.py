@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -50,7 +51,7 @@ def _run(library: Any, array: Any, kernel: Kernel, taps: type, shape: tuple, cod
 
 
 def _exact_code(kernel: Kernel, name: str, out_dtype: np.dtype) -> int | None:
-    """The type of exact sums of integers by integer taps: the output's if no sum leaves it, s32 if that holds them."""
+    """The type of exact sums of integers by integer taps: the output's if no sum leaves it, else s16 or s32."""
     taps = kernel.taps
     if name not in SMALL or kernel.beta or kernel.alpha != 1.0:
         return None
@@ -67,7 +68,7 @@ def _exact_code(kernel: Kernel, name: str, out_dtype: np.dtype) -> int | None:
         own = np.iinfo(out_dtype)
         if own.min <= least and most <= own.max:
             return _arrays.CODE_OF[out_dtype.name]
-    return S32
+    return _arrays.CODE_OF["int16"] if max(-least, most) < 1 << 15 else S32
 
 
 def cut(library: Any, sums: Any, out_dtype: np.dtype) -> Any:
@@ -92,17 +93,16 @@ def _settle(sums: np.ndarray, array: np.ndarray, kernel: Kernel) -> None:
     places = np.nonzero(near)
     if len(places[0]):
         one = kernel.taps.ndim == 1
-        sums[places] = _line_order(array, kernel, places) if one else _box_order(array, kernel, places)
+        sums[places] = line_order(array, kernel, places) if one else _box_order(array, kernel, places)
 
 
-def _line_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:
+def line_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:
     """scipy's sum along one axis: the centre first, then pairs from the outside if the taps are (anti)symmetric."""
     taps = kernel.taps
     size, middle = taps.size, taps.size // 2
     tiny = np.finfo(float).eps
 
-    def at(j: int) -> np.ndarray:
-        return _gather(array, kernel, places, (j,))
+    at = _along(array, kernel, places)
 
     if size & 1:
         left, right = taps[:middle], taps[:middle:-1]
@@ -116,6 +116,27 @@ def _line_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:
     for j in range(size - 1):
         total += at(j) * taps[j]
     return total
+
+
+def _along(array: np.ndarray, kernel: Kernel, places: tuple) -> Callable[[int], np.ndarray]:
+    """What tap j of a filter along one axis sees from each place, as doubles."""
+    if not array.flags.c_contiguous:
+        return lambda j: _gather(array, kernel, places, (j,))
+    axis, before = kernel.axes[0], kernel.before[0]
+    size, step = array.shape[axis], array.strides[axis] // array.itemsize
+    rows = np.arange(-before, size + kernel.taps.size - 1 - before)
+    inner = rows_beyond(np.arange(size), 0, rows, kernel.boundary[0], -1).astype(np.intp)
+    outside, steps = inner < 0, np.maximum(inner, 0) * step
+    own, flat = places[axis], array.reshape(-1)
+    line = np.ravel_multi_index(places, array.shape) - own * step
+
+    def at(j: int) -> np.ndarray:
+        row = own + j
+        values = flat.take(line + steps.take(row)).astype(np.float64)
+        return np.where(outside.take(row), kernel.value, values) if may_leave else values
+
+    may_leave = bool(outside.any())
+    return at
 
 
 def _box_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:

@@ -11,6 +11,7 @@ import numpy as np
 from .. import _arrays
 from .._filter import Kernel
 from .._library import F64
+from . import _slabs
 from ._arguments import Input
 from ._linear import _run, cut, linear
 
@@ -67,6 +68,9 @@ def single(item: Input, one: Pass, cval: Any) -> Any:
         if one.divide:
             one = one._replace(taps=one.taps / one.divide)
         return by_parts(item, one.kernel(0.0), cval)
+    result = _slabs.chain(item, [one], float(cval))
+    if result is not None:
+        return result
     return _once(item.library, item.array, item.dtype, one, float(cval), item.out_dtype, item.out)
 
 
@@ -98,6 +102,9 @@ def chain(item: Input, passes: list[Pass], cval: Any) -> Any:
     fused = _fused(item, passes, cval)
     if fused is not None:
         return linear(item.library, item.array, item.dtype, fused, item.out_dtype, item.out)
+    result = _slabs.chain(item, passes, cval)
+    if result is not None:
+        return result
     array, dtype = item.array, item.dtype
     for one in passes:
         array, dtype = _once(item.library, array, dtype, one, cval, item.out_dtype), item.out_dtype

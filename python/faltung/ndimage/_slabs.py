@@ -1,0 +1,178 @@
+"""Passes over slabs of rows, in host memory: what lies between two passes stays in the cache, and no pass needs new pages.
+
+f32, f64 and u8 arrays go through. Bytes are exact without sums in f64: f32 sums have an error below 1/512, so 256 times
+the sum, rounded to u16, has scipy's byte in its upper half unless the lower one is 0; those few are added as scipy adds.
+"""
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._arrays import Numpy
+from .._filter import Kernel, rows_beyond, run, trim
+from ._linear import cut, line_order
+
+SLAB = 1 << 18  # elements
+LEAST = 1 << 20  # smaller arrays take whole passes
+WRAP = 4
+MOST_TAPS = 113  # (taps + 2) rounding errors of 2^-24, times 256 * 255, stay below 0.45
+FLAT = 1 / 64  # share of undecided bytes from which constant windows are looked for
+
+Stage = Callable[["_Step", np.ndarray, "_Room"], None]
+
+
+class _Room:
+    """Memory that every slab uses again."""
+
+    def __init__(self):
+        self._arrays: dict[Any, np.ndarray] = {}
+
+    def take(self, name: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
+        """An array of that name, of the shape or a part of it."""
+        array = self._arrays.get(name)
+        if array is None or len(array) < shape[0]:
+            array = self._arrays[name] = np.empty(shape, dtype)
+        return array[: shape[0]]
+
+
+class _Step:
+    """One pass: the rows that it reads and the kernel for them."""
+
+    __slots__ = ("source", "kernel", "divide")
+
+    def __init__(self, source: np.ndarray, one: Any, before: int, cval: float):
+        self.source, self.divide = source, one.divide
+        self.kernel = one.kernel(cval)._replace(before=(before,))
+
+
+def chain(item: Any, passes: list, cval: float) -> np.ndarray | None:
+    """The passes' result, of the input's type; None for arrays, types and filters that are not for slabs."""
+    array, dtype = item.array, item.dtype
+    if item.library is not Numpy or dtype != item.out_dtype or not dtype.isnative or array.size < LEAST:
+        return None
+    stages = [_stage(dtype, one, cval) for one in passes]
+    along = [one for one in passes if one.axis == 0]
+    if None in stages or len(along) > 1 or (len(passes) == 1 and dtype.kind == "f"):
+        return None
+    rows = array.shape[0]
+    count = max(SLAB * rows // array.size, 1)
+    if along:
+        if along[0].boundary == WRAP or rows < 2 * along[0].taps.size:
+            return None
+        count = max(count, along[0].taps.size // 2)
+    out = item.out if item.out is not None else np.empty(array.shape, dtype)
+    if type(out) is not np.ndarray or out.dtype != dtype or np.may_share_memory(array, out):
+        out = np.empty(array.shape, dtype)
+    room = _Room()
+    for begin in range(0, rows, count):
+        _slab(array, out, (begin, min(begin + count, rows)), list(zip(passes, stages)), cval, room)
+    return out
+
+
+def _slab(array: np.ndarray, out: np.ndarray, rows: tuple[int, int], steps: list, cval: float, room: _Room) -> None:
+    """The passes of rows [begin, end) of the result; those before the pass along the rows take what it reads, too."""
+    begin, end = low, high = rows
+    for one, _ in steps:
+        if one.axis == 0:
+            low = max(begin - one.before, 0)
+            high = min(end + one.taps.size - 1 - one.before, array.shape[0])
+    source = array[low:high]
+    for i, (one, stage) in enumerate(steps):
+        before = one.before
+        if one.axis == 0:
+            before, low, high = before - (begin - low), begin, end
+        last = i == len(steps) - 1
+        into = out[begin:end] if last else room.take(i % 2, (high - low, *array.shape[1:]), array.dtype)
+        stage(_Step(source, one, before, cval), into, room)
+        source = into
+
+
+def _stage(dtype: np.dtype, one: Any, cval: float) -> Stage | None:
+    """What computes a pass of the type; None if there is no exact way here."""
+    if dtype.kind == "f" and dtype.itemsize in (4, 8):
+        return _floats
+    whole = one.boundary != 0 or (cval == int(cval) and 0 <= cval <= 255)
+    if dtype != np.uint8 or not whole:
+        return None
+    if one.divide:
+        return _means if one.divide <= 257 else None
+    most = float(np.abs(one.taps).sum()) * 255
+    if most < 1 << 15 and np.array_equal(np.rint(one.taps), one.taps):
+        return _whole
+    proven = one.taps.size <= MOST_TAPS and one.taps.min() >= 0 and most < 255.25
+    return _bytes if proven else None
+
+
+def _filter(step: _Step, into: np.ndarray, dtype: type, alpha: float = 1.0) -> None:
+    kernel = step.kernel._replace(taps=np.ascontiguousarray(step.kernel.taps, dtype), alpha=alpha)
+    run(Numpy, Numpy.view(step.source), Numpy.view(into), trim(kernel, step.source.shape, into.shape))
+
+
+def _floats(step: _Step, into: np.ndarray, room: _Room) -> None:
+    narrow = into.dtype == np.float32
+    _filter(step, into, into.dtype.type, 1.0 / step.divide if step.divide and narrow else 1.0)
+    if step.divide and not narrow:
+        np.divide(into, float(step.divide), into)
+
+
+def _means(step: _Step, into: np.ndarray, room: _Room) -> None:
+    """Sums of bytes are exact in u16; a quotient is never rounded up to the next integer."""
+    sums = room.take("wide", into.shape, np.uint16)
+    _filter(step, sums, np.float32)
+    np.floor_divide(sums, np.uint16(step.divide), sums)
+    np.copyto(into, sums, casting="unsafe")
+
+
+def _whole(step: _Step, into: np.ndarray, room: _Room) -> None:
+    """Whole sums, modulo 256."""
+    sums = room.take("wide", into.shape, np.uint16).view(np.int16)
+    _filter(step, sums, np.float32)
+    np.copyto(into, sums, casting="unsafe")
+
+
+def _bytes(step: _Step, into: np.ndarray, room: _Room) -> None:
+    fixed = room.take("wide", into.shape, np.uint16)
+    undecided = room.take("undecided", into.shape, bool)
+    _filter(step, fixed, np.float32, 256.0)
+    np.right_shift(fixed, 8, into, casting="unsafe")
+    np.left_shift(fixed, 8, fixed)
+    np.equal(fixed, 0, undecided)
+    if np.count_nonzero(undecided) > FLAT * undecided.size:
+        _settle_constant(step, into, undecided)
+    places = np.unravel_index(np.flatnonzero(undecided), into.shape)
+    if len(places[0]):
+        into[places] = cut(Numpy, line_order(step.source, step.kernel, places), into.dtype)
+
+
+def _settle_constant(step: _Step, into: np.ndarray, undecided: np.ndarray) -> None:
+    """Bytes whose window is constant, from a table; they are decided then."""
+    (axis,), (before,), taps = step.kernel.axes, step.kernel.before, step.kernel.taps
+    shape = into.shape
+    rows = np.arange(-before, shape[axis] + taps.size - 1 - before)
+    seen = rows_beyond(step.source, axis, rows, step.kernel.boundary[0], step.kernel.value).astype(np.uint8, copy=False)
+    seen = np.moveaxis(seen, axis, 0)
+    changes = seen[1:] != seen[:-1]
+    reach, wanted = 1, taps.size - 1
+    while reach < wanted:  # changes[i]: whether one lies in [i, i + reach)
+        step_by = min(reach, wanted - reach)
+        changes = changes[: -step_by] | changes[step_by:]
+        reach += step_by
+    constant = ~changes if wanted else np.ones(seen.shape, bool)
+    constant &= np.moveaxis(undecided, axis, 0)
+    values = np.moveaxis(into, axis, 0)
+    values[constant] = _constants(taps.tobytes())[seen[: shape[axis]][constant]]
+    np.moveaxis(undecided, axis, 0)[constant] = False
+
+
+@functools.lru_cache(maxsize=64)
+def _constants(taps: bytes) -> np.ndarray:
+    """What scipy's sum makes of 256 constant windows."""
+    weights = np.frombuffer(taps)
+    values = np.arange(256, dtype=np.uint8)
+    windows = np.repeat(values[:, None], weights.size, axis=1)
+    middle = weights.size // 2
+    kernel = Kernel(weights, (1,), (middle,), ((1, 1),))
+    return cut(Numpy, line_order(windows, kernel, (values.astype(np.intp), np.full(256, middle))), np.dtype(np.uint8))
