@@ -56,6 +56,7 @@ extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_wgrad, falt_so
     falt_solver_cuda_depthwise, falt_solver_cuda_depthwise_wgrad;
 const falt_solver *const falt_cuda_fallbacks[] = {&falt_solver_cuda_igemm, &falt_solver_cuda_wgrad,
                                                   &falt_solver_cuda_generic, NULL};
+const falt_solver *const falt_cuda_products_solvers[] = {&falt_solver_cuda_igemm, NULL};
 const falt_solver *const falt_cuda_depthwise_fallbacks[] = {&falt_solver_cuda_depthwise,
                                                             &falt_solver_cuda_depthwise_wgrad, NULL};
 

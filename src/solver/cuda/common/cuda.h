@@ -29,6 +29,8 @@ extern const falt_solver *const falt_cuda_fallbacks[], *const falt_cuda_depthwis
 
 /* The address of an operand's first element; NULL of NULL. */
 char *falt_cuda_element(void *data, const falt_tensor *tensor);
+/* The solvers of batched matrix products, as layers of 1x1 taps and many groups, of any alignment. */
+extern const falt_solver *const falt_cuda_products_solvers[];
 
 /* Kernel arguments of a tensor, an axis and an epilogue; the pointers are set at execution. */
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *tensor);

@@ -1,0 +1,96 @@
+// Winograd's transforms of one axis, F(2,3) and F(4,3), with the points of docs/internals/cpu-winograd.md: 0, the pairs
+// p and -p, and infinity. The rows of a pair have the same even coefficients and opposite odd ones. Compile-time
+// parameters: PAIRS (1: F(2,3), 2: F(4,3)); LANES neighbouring threads access neighbouring elements; FOLD (1: a
+// boundary of the input is not constant).
+#pragma once
+#include "boundary.cuh"
+#include "cuda_winograd_args.h"
+
+typedef long long i64;
+typedef falt_cuda_winograd_args Args;
+
+constexpr int TAPS = 3, OUTPUTS = 2 * PAIRS, SIZE = OUTPUTS + TAPS - 1, POINTS = SIZE * SIZE;
+constexpr int THREADS = 128, OTHERS = THREADS / LANES;
+
+// The points of F(4,3); their products are exact.
+constexpr float P = 0.625f, Q = 1.5f, PP = P * P, QQ = Q * Q;
+
+__device__ inline void transform_input(const float d[SIZE], float t[SIZE]) {
+  if constexpr (PAIRS == 1) {
+    t[0] = d[2] - d[0];
+    t[1] = d[2] + d[1];
+    t[2] = d[2] - d[1];
+    t[3] = d[3] - d[1];
+  } else {
+    const float even_p = d[4] - QQ * d[2], odd_p = d[3] - QQ * d[1], even_q = d[4] - PP * d[2],
+                odd_q = d[3] - PP * d[1];
+    t[0] = d[4] - (PP + QQ) * d[2] + PP * QQ * d[0];
+    t[1] = even_p + P * odd_p;
+    t[2] = even_p - P * odd_p;
+    t[3] = even_q + Q * odd_q;
+    t[4] = even_q - Q * odd_q;
+    t[5] = d[5] - (PP + QQ) * d[3] + PP * QQ * d[1];
+  }
+}
+
+__device__ inline void transform_filter(const float g[TAPS], float t[SIZE]) {
+  if constexpr (PAIRS == 1) {
+    const float even = g[0] + g[2];
+    t[0] = -g[0];
+    t[1] = 0.5f * (even + g[1]);
+    t[2] = 0.5f * (even - g[1]);
+  } else {
+    constexpr float of_p = 1 / (2 * PP * (PP - QQ)), of_q = 1 / (2 * QQ * (QQ - PP));
+    const float even_p = g[0] + PP * g[2], even_q = g[0] + QQ * g[2];
+    t[0] = g[0] * (1 / (PP * QQ));
+    t[1] = (even_p + P * g[1]) * of_p;
+    t[2] = (even_p - P * g[1]) * of_p;
+    t[3] = (even_q + Q * g[1]) * of_q;
+    t[4] = (even_q - Q * g[1]) * of_q;
+  }
+  t[SIZE - 1] = g[TAPS - 1];
+}
+
+__device__ inline void transform_output(const float m[SIZE], float y[OUTPUTS]) {
+  const float sum_p = m[1] + m[2], difference_p = m[1] - m[2];
+  if constexpr (PAIRS == 1) {
+    y[0] = m[0] + sum_p;
+    y[1] = m[3] + difference_p;
+  } else {
+    const float sum_q = m[3] + m[4], difference_q = m[3] - m[4];
+    y[0] = m[0] + sum_p + sum_q;
+    y[1] = P * difference_p + Q * difference_q;
+    y[2] = PP * sum_p + QQ * sum_q;
+    y[3] = PP * P * difference_p + QQ * Q * difference_q + m[5];
+  }
+}
+
+// Rounded to the 22 bits that two tf32 hold, so that the product's kernel drops nothing of a factor when it splits it.
+// T. J. Dekker, "A Floating-Point Technique for Extending the Available Precision", 1971.
+__device__ inline float to_two_tf32(float x) {
+  const float far = __fmul_rn(x, 5);
+  return __fsub_rn(far, __fsub_rn(far, x));
+}
+
+// The index of the element at position u of an axis; negative: the constant.
+__device__ inline int index_at(const Args &a, int axis, int u) {
+  if (FOLD) return fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], u);
+  return u < a.in[axis] ? u : -1;
+}
+
+// Where a tile's first output is.
+struct Place {
+  i64 image;
+  int plane, at[2];
+};
+
+__device__ inline Place place_of(const Args &a, i64 tile) {
+  const i64 row = tile / a.tile[1], plane = row / a.tile[0];
+  return {plane / a.planes, (int)(plane % a.planes), (int)(row % a.tile[0]) * OUTPUTS,
+          (int)(tile % a.tile[1]) * OUTPUTS};
+}
+
+// The offset in x of an image's plane, group and channel.
+__device__ inline i64 source_of(const Args &a, const Place &p, int group, int channel) {
+  return p.image * a.x_image + p.plane * a.x_plane + group * a.x_group + channel * a.x_channel;
+}

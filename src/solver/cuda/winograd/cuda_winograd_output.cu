@@ -1,0 +1,90 @@
+// The output transform of cuda-winograd: y = A^T m A of every tile and output channel, and the epilogue. One thread a
+// tile and output channel; LANES neighbouring threads have neighbouring channels, or tiles.
+//
+// NaN and infinity reach every output of their tile by the transforms, and large inputs may overflow there: where an
+// output of a tile is not finite, the thread computes them again tap by tap.
+//
+// Compile-time parameters: TILES_FIRST (1: neighbouring threads have neighbouring tiles), and
+// those of cuda_winograd.cuh and finish.cuh.
+
+#include "cuda_winograd.cuh"
+#include "finish.cuh"
+#include "ptx/early.cuh"
+
+// The sum of an output's products, tap by tap.
+__device__ inline float direct_sum(const Args &a, const float *x, const float *w, int row, int column) {
+  float sum = 0;
+  for (int tap = 0; tap < TAPS * TAPS; tap++) {
+    const int r = tap / TAPS, s = tap % TAPS;
+    const int i = index_at(a, 0, row + r - a.pad[0]), j = index_at(a, 1, column + s - a.pad[1]);
+    const bool inside = i >= 0 && j >= 0;
+    if (!inside && !a.filled) continue;
+    const float *from = x + (inside ? i * a.x_axis[0] + j * a.x_axis[1] : 0);
+    const float *taps = w + r * a.w_axis[0] + s * a.w_axis[1];
+    for (int c = 0; c < a.channels; c++) sum += (inside ? from[c * a.x_channel] : a.fill) * taps[c * a.w_channel];
+  }
+  return sum;
+}
+
+// Transforms the products of a tile and an output channel.
+__device__ inline void load_sums(const Args &a, const float *m, float y[OUTPUTS][OUTPUTS]) {
+  float t[SIZE][OUTPUTS];
+#pragma unroll
+  for (int i = 0; i < SIZE; i++) {
+    float s[SIZE];
+#pragma unroll
+    for (int j = 0; j < SIZE; j++) s[j] = m[(i * SIZE + j) * a.groups * a.m_matrix];
+    transform_output(s, t[i]);
+  }
+#pragma unroll
+  for (int j = 0; j < OUTPUTS; j++) {
+    float s[SIZE], line[OUTPUTS];
+#pragma unroll
+    for (int i = 0; i < SIZE; i++) s[i] = t[i][j];
+    transform_output(s, line);
+#pragma unroll
+    for (int i = 0; i < OUTPUTS; i++) y[i][j] = line[i];
+  }
+}
+
+__device__ inline bool all_finite(const float y[OUTPUTS][OUTPUTS]) {
+  float zero = 0;
+#pragma unroll
+  for (int i = 0; i < OUTPUTS * OUTPUTS; i++) zero += 0 * y[i / OUTPUTS][i % OUTPUTS];
+  return zero == 0;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_output(const __grid_constant__ Args a) {
+  await_stream();
+  const i64 inner = TILES_FIRST ? a.tiles : a.rows, outer = TILES_FIRST ? a.rows : a.tiles;
+  const i64 pieces = (inner + LANES - 1) / LANES, blocks = (outer + OTHERS - 1) / OTHERS, others = blockIdx.x / pieces;
+  const i64 near = blockIdx.x % pieces * LANES + threadIdx.x % LANES,
+            far = others % blocks * OTHERS + threadIdx.x / LANES;
+  if (near >= inner || far >= outer) return;
+  const int g = (int)(others / blocks), row = (int)(TILES_FIRST ? far : near);
+  const i64 tile = TILES_FIRST ? near : far;
+  const Place p = place_of(a, tile);
+  float y[OUTPUTS][OUTPUTS];
+  load_sums(a, a.m + g * a.m_matrix + tile * a.m_tile + row * a.m_row, y);
+  const bool finite = all_finite(y);
+  const float *x = a.x + source_of(a, p, g, 0), *w = a.w + g * a.w_group + row * a.w_row;
+  const Linear<float> l = linear(a, (i64)g * a.rows + row);
+  float *to = a.y + p.image * a.y_image + p.plane * a.y_plane + g * a.y_group + row * a.y_channel;
+  const i64 residual = p.image * a.r_image + p.plane * a.r_plane + g * a.r_group + row * a.r_channel;
+  const auto store = [&](int i, int j, float sum) {
+    to[i * a.y_axis[0] + j * a.y_axis[1]] = finished(a, l, sum, residual + i * a.r_axis[0] + j * a.r_axis[1]);
+  };
+  if (!finite) {
+#pragma unroll 1
+    for (int i = 0; i < OUTPUTS * OUTPUTS; i++) {
+      const int u = p.at[0] + i / OUTPUTS, v = p.at[1] + i % OUTPUTS;
+      if (u < a.out[0] && v < a.out[1]) store(u, v, direct_sum(a, x, w, u, v));
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < OUTPUTS * OUTPUTS; i++) {
+    const int u = p.at[0] + i / OUTPUTS, v = p.at[1] + i % OUTPUTS;
+    if (u < a.out[0] && v < a.out[1]) store(u, v, y[i / OUTPUTS][i % OUTPUTS]);
+  }
+}

@@ -1,0 +1,127 @@
+/* Tests of cuda-winograd on GPUs that are described and not present: its kernels compile and do not spill, where it is
+ * chosen, what it refuses, its declared errors, and pieces of a batch for small workspaces. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "compile_lines.h"
+#include "planner/planner.h"
+
+#define UNUSED __attribute__((unused))
+
+static falt_device *device;
+
+static falt_plan *plan_line(const char *line) {
+  falt_plan *plan;
+  if (falt_plan_create_line(&plan, device, line, NULL) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  return plan;
+}
+
+/* Layers of diffusion U-Nets: the planner's choice. */
+static void test_chosen(UNUSED void **state) {
+  static const char *const lines[] = {
+      "forward n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1",
+      "backward-data n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1",
+      "forward n=8 c=640 h=32 w=32 k=640 r=3 s=3 pad=1 layout=nhwc bias=1 act=silu",
+      "backward-data n=8 c=320 h=64 w=64 k=320 r=3 s=3 pad=1 layout=nhwc",
+  };
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    falt_plan *plan = plan_line(lines[i]);
+    assert_string_equal(plan->solver->name, "cuda-winograd");
+    assert_true(plan->cost.error == 0 && plan->mixes);
+    falt_plan_destroy(&plan);
+  }
+}
+
+static void expect_refusal(const char *line, const char *reason) {
+  char text[256];
+  falt_plan *plan;
+  snprintf(text, sizeof text, "%s method=cuda-winograd", line);
+  assert_int_equal(falt_plan_create_line(&plan, device, text, NULL), FALT_NO_SOLVER);
+  if (!strstr(falt_message(), reason)) fail_msg("%s: %s", line, falt_message());
+}
+
+static void test_refusals(UNUSED void **state) {
+  expect_refusal("backward-filter c=512 h=9 w=9 k=512 r=3 s=3", "fprop and dgrad only");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 type=f16", "only f32");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=5 s=5", "only filters of 3x3 taps");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 stride=2", "only a stride and dilation of 1");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 dilation=2", "only a stride and dilation of 1");
+  expect_refusal("forward c=512 d=9 h=9 w=9 k=512 t=3 r=3 s=3", "along the depth");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 tf32=1", "tf32");
+  expect_refusal("backward-data c=512 h=9 w=9 k=512 r=3 s=3 pad=1 boundary=edge", "a boundary that is not constant");
+}
+
+/* Few channels have an error beyond rounding; more allow larger tiles. */
+static void test_errors(UNUSED void **state) {
+  static const struct {
+    const char *line, *form;
+    bool rounds;
+  } cases[] = {{"forward n=4 c=64 h=32 w=32 k=512 r=3 s=3 pad=1 max-error=1e-4", "F(4,3)", false},
+               {"forward n=4 c=96 h=32 w=32 k=512 r=3 s=3 pad=1", "F(2,3)", true},
+               {"forward n=4 c=511 h=32 w=32 k=512 r=3 s=3 pad=1", "F(2,3)", true},
+               {"forward n=4 c=512 h=32 w=32 k=512 r=3 s=3 pad=1", "F(4,3)", true}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char line[256], text[512];
+    snprintf(line, sizeof line, "%s method=cuda-winograd", cases[i].line);
+    falt_plan *plan = plan_line(line);
+    falt_plan_print(plan, text, sizeof text);
+    if (!strstr(text, cases[i].form)) fail_msg("%s: %s", line, text);
+    assert_true((plan->cost.error == 0) == cases[i].rounds && plan->cost.error < 1e-6);
+    falt_plan_destroy(&plan);
+  }
+  expect_refusal("forward n=4 c=64 h=32 w=32 k=512 r=3 s=3 pad=1", "relative error");
+}
+
+static void test_pieces(UNUSED void **state) {
+  const char *line = "forward n=8 c=512 h=32 w=32 k=128 r=3 s=3 pad=1 method=cuda-winograd max-workspace=64M";
+  char text[512];
+  falt_plan *plan = plan_line(line);
+  falt_plan_print(plan, text, sizeof text);
+  if (!strstr(text, "pieces=")) fail_msg("%s: %s", line, text);
+  assert_true(plan->workspace <= 64 << 20);
+  falt_plan_destroy(&plan);
+  expect_refusal("forward c=512 h=32 w=32 k=128 r=3 s=3 max-workspace=1M", "more workspace than is allowed");
+}
+
+static void test_kernels_compile(UNUSED void **state) {
+  static const char *const gpus[] = {"sm_80", "sm_90a", "sm_100a", "sm_120a"};
+  static const char *const lines[] = {
+      "forward n=1 c=512 h=17 w=19 k=96 r=3 s=3 pad=1",
+      "forward n=8 c=512 h=17 w=19 k=96 r=3 s=3 pad=1 layout=nhwc bias=1 scale=1 residual=1 act=gelu",
+      "backward-data n=2 c=130 h=17 w=19 k=96 r=3 s=3 pad=1",
+      "forward n=8 c=130 h=17 w=19 k=96 r=3 s=3 pad=3 boundary=reflect101 residual=1 act=tanh",
+      "backward-data n=8 c=96 h=40 w=40 k=515 r=3 s=3 pad=1 layout=nhwc",
+      "forward n=1 c=96 h=9 w=9 k=600 r=3 s=3 pad=1 boundary=wrap layout=nhwc",
+  };
+  compile_all_lines(&(compile_lines){.method = "cuda-winograd",
+                                     .source = {"cuda_winograd"},
+                                     .gpus = gpus,
+                                     .gpu_count = sizeof gpus / sizeof *gpus,
+                                     .lines = lines,
+                                     .line_count = sizeof lines / sizeof *lines,
+                                     .everywhere = 2,
+                                     .kernels = 24});
+}
+
+static int set_up(UNUSED void **state) {
+  falt_cuda_options options;
+  falt_cuda_options_default(&options);
+  snprintf(options.described, sizeof options.described, "h200");
+  return falt_device_cuda(&device, &options) != FALT_OK;
+}
+
+static int tear_down(UNUSED void **state) {
+  falt_device_destroy(&device);
+  return 0;
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_chosen), cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_errors), cmocka_unit_test(test_pieces),
+                                     cmocka_unit_test(test_kernels_compile)};
+  return cmocka_run_group_tests(tests, set_up, tear_down);
+}
