@@ -62,6 +62,8 @@ enum {
   ROW(cuda_separable_25d, FILTERS | FORWARD, "separable filters of images, by 2.5D blocking")                          \
   ROW(cuda_separable_volume, FILTERS | FORWARD, "separable filters of volumes, by 2.5D blocking")                      \
   ROW(cuda_tiled, FILTERS | DEPTHWISE | FORWARD, "filters of many taps, tiles in shared memory")                       \
+  ROW(cuda_fft, FILTERS | DEPTHWISE | FORWARD | DATA,                                                                  \
+      "filters of many taps, by fast Fourier transforms in tiles (overlap-save)")                                      \
   ROW(cuda_direct_nchw, ANY | FORWARD, "layers of few input channels with fused max pooling")                          \
   ROW(split_pool, POOLED | FORWARD, "layers with max pooling, as two problems")                                        \
   ROW(cuda_pooling, POOLING, "pooling and its gradients")                                                              \

@@ -1,0 +1,37 @@
+/* Arguments of cuda_fft.cu: plain structs for the C compiler and NVRTC. */
+#ifndef FALT_SOLVER_CUDA_FFT_CUDA_FFT_ARGS_H
+#define FALT_SOLVER_CUDA_FFT_CUDA_FFT_ARGS_H
+
+#include "args.h"
+
+/* Axes are in the order depth, height, width. Strides count elements. Batches are images, groups of channels, and
+ * outputs of a group. */
+typedef struct falt_cuda_fft_args {
+  const void *x, *w;
+  void *y;
+  void *spectra;        /* of each filter, of each of its parts: by slot, by thread */
+  void *about;          /* falt_cuda_fft_filter of each filter */
+  const void *twiddles; /* see falt_fft_tile_twiddles */
+  unsigned char *sums;  /* of each pair of tiles: 1 if they are summed tap by tap */
+  long long x_axis[3], x_batch[2], y_axis[3], y_batch[3], w_axis[3], w_batch[2];
+  long long in[3], out[3], pad[3], stride[3], dilation[3], taps[3];
+  long long part_taps[3]; /* of a part of the filter, along each axis */
+  int parts[3];           /* of the filter */
+  int boundary[3][2];
+  long long block[3], tiles[3]; /* outputs of a tile; tiles of an image */
+  long long images, boxes;      /* images of a filter; tiles of a filter, in all of them */
+  unsigned pairs, all_pairs;    /* pairs of tiles of a filter; of all filters */
+  int groups, filters;          /* filters: outputs of a group */
+  int one_filter;               /* all channels share it */
+  double fill;
+  falt_cuda_epilogue epilogue;
+  falt_cuda_tensor residual;
+} falt_cuda_fft_args;
+
+/* A filter's taps are multiplied by 2^-exponent before they are transformed. */
+typedef struct falt_cuda_fft_filter {
+  double weight; /* sum of the magnitudes of the taps so multiplied; infinite or NaN where one is not finite */
+  int exponent;
+} falt_cuda_fft_filter;
+
+#endif
