@@ -7,7 +7,7 @@
  * rows, are gathered in the order of a filter row. */
 #include "core/memory.h"
 #include "solver/cpu/common/layer.h"
-#include "solver/cpu/common/widen.h"
+#include "solver/cpu/common/upconvert.h"
 #include "solver/cpu/fprop/inner_product_kernels.h"
 
 enum {
@@ -145,18 +145,18 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                    (float *)(void *)(workspace + plan->sums), factors};
   for (int i = 0; i < OPERANDS; i++) room[i] = (float *)(void *)(workspace + plan->room[i]);
   if (is_narrow(p, INPUT)) {
-    falt_widen(device, &p->input, operands->input, &plan->wide[INPUT], room[INPUT]);
+    falt_upconvert(device, &p->input, operands->input, &plan->wide[INPUT], room[INPUT]);
     run.operands.input = room[INPUT];
   }
   if (is_narrow(p, RESIDUAL)) {
-    falt_widen(device, &p->residual, operands->residual, &plan->wide[RESIDUAL], room[RESIDUAL]);
+    falt_upconvert(device, &p->residual, operands->residual, &plan->wide[RESIDUAL], room[RESIDUAL]);
     run.operands.residual = room[RESIDUAL];
   }
   if (is_narrow(p, OUTPUT)) run.operands.output = room[OUTPUT];
   falt_layer_factors(&plan->layer, operands, factors);
   falt_parallel_for(device->threads, groups * plan->layer.positions, gather_task, &run);
   falt_parallel_for(device->threads, groups * plan->tasks.count, run_task, &run);
-  if (is_narrow(p, OUTPUT)) falt_narrow(device, &plan->wide[OUTPUT], room[OUTPUT], &p->output, operands->output);
+  if (is_narrow(p, OUTPUT)) falt_downconvert(device, &plan->wide[OUTPUT], room[OUTPUT], &p->output, operands->output);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -202,13 +202,13 @@ static const char *refusal(const falt_problem *p) {
 /* ---- plan */
 
 /* The layer of the operands in f32; the filter keeps its strides. */
-static const char *widen(inner_plan *plan, const falt_ask *ask, size_t bytes[OPERANDS]) {
+static const char *upconvert(inner_plan *plan, const falt_ask *ask, size_t bytes[OPERANDS]) {
   falt_problem wide = *ask->problem;
   falt_tensor *const tensors[OPERANDS] = {&wide.input, &wide.output, &wide.residual};
   for (int i = 0; i < OPERANDS; i++) {
     bytes[i] = 0;
     if (!is_narrow(ask->problem, i)) continue;
-    if (!falt_widen_shape(&plan->wide[i], tensors[i], &bytes[i])) return "its operands are too large";
+    if (!falt_upconvert_shape(&plan->wide[i], tensors[i], &bytes[i])) return "its operands are too large";
     *tensors[i] = plan->wide[i];
   }
   wide.filter.type = FALT_F32;
@@ -225,7 +225,7 @@ static double estimate(const inner_plan *plan, const falt_device *device) {
   const double share = plan->layer.positions == 1 ? one_output : several_outputs;
   double flops = falt_problem_flops(p) / share + gathered * patches;
   for (int i = 0; i < OPERANDS; i++)
-    if (is_narrow(p, i)) flops += (i == OUTPUT ? falt_narrow_flops : falt_widen_flops)(tensor_of(p, i));
+    if (is_narrow(p, i)) flops += (i == OUTPUT ? falt_downconvert_flops : falt_upconvert_flops)(tensor_of(p, i));
   return falt_roofline(device, FALT_F32, flops, 1, falt_problem_bytes(p));
 }
 
@@ -261,7 +261,7 @@ static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
   if (reason) return falt_refuse(ask, "%s", reason);
   inner_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  reason = widen(plan, ask, bytes);
+  reason = upconvert(plan, ask, bytes);
   if (!reason && plan->layer.positions > MOST_OUTPUTS) reason = "too many outputs read each filter row";
   if (!reason && !find_order(&plan->layer.p.filter, plan->order)) reason = "a filter row is not adjacent in memory";
   plan->depth = plan->layer.channels * plan->layer.taps;

@@ -57,14 +57,14 @@ static falt_cuda_fft_args args_of(const fft_plan *plan, const falt_operands *o) 
   const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_fft_args args = plan->args;
   char *memory = plan->kept ? plan->kept : o->workspace;
-  args.x = falt_igemm_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
-  args.y = falt_igemm_element(falt_result_data(p->operation, o), falt_problem_result(p));
+  args.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
+  args.y = falt_cuda_element(falt_result_data(p->operation, o), falt_problem_result(p));
   args.w = first_tap(plan, o);
   args.about = memory + plan->about_at;
   args.spectra = memory + plan->spectra_at;
   args.twiddles = plan->twiddles;
   args.sums = (unsigned char *)o->workspace + plan->sums_at;
-  if (p->has_residual) args.residual.data = falt_igemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual.data = falt_cuda_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   return args;
@@ -126,7 +126,8 @@ static bool is_plain_gradient(const falt_problem *p) {
   return p->filter.size[FALT_K] == 1;
 }
 
-static const char *inapplicable(const falt_problem *p) {
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
   const bool gradient = p->operation == FALT_BACKWARD_DATA;
   return p->operation != FALT_FORWARD && !gradient ? "it computes forward filters and dgrad only"
          : p->filter.size[FALT_C] != 1             ? "it sums over one channel only"
@@ -312,24 +313,22 @@ static int epilogue_of(const falt_problem *p) {
   return p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY ? 2 : 1;
 }
 
-static falt_plan *plan_fft(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = inapplicable(ask->problem);
-  if (why) return falt_refuse(ask, "%s", why);
-  fft_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  fft_plan *plan = (fft_plan *)base;
   plan->whole = is_whole(ask->problem);
   plan->wide = plan->whole || !falt_problem_fits_f32(ask->problem);
   plan->epilogue = epilogue_of(ask->problem);
   set_args(plan);
-  if (!choose_tile(plan, ask)) {
-    why = plan->tile.rejected;
-    return falt_cuda_plan_drop(&plan->cuda, ask, why ? why : "no tile fits");
-  }
+  if (!choose_tile(plan, ask)) return plan->tile.rejected ? plan->tile.rejected : "no tile fits";
   set_tile_args(plan);
   lay_out(plan, ask->filter_values != NULL);
-  plan->cuda.base.cost.seconds = plan->tile.seconds;
-  return &plan->cuda.base;
+  base->cost.seconds = plan->tile.seconds;
+  return NULL;
+}
+
+static falt_plan *plan_fft(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {sizeof(fft_plan), {execute, print, destroy, ready}, inapplicable, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_fft;

@@ -111,10 +111,10 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_igemm_roles r = falt_igemm_roles_of(p);
   char *workspace = o->workspace;
   falt_cuda_winograd_args args = plan->args;
-  args.x = (const float *)(const void *)falt_igemm_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = (float *)(void *)falt_igemm_element(falt_result_data(p->operation, o), r.result);
+  args.x = (const float *)(const void *)falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source);
+  args.y = (float *)(void *)falt_cuda_element(falt_result_data(p->operation, o), r.result);
   args.w = first_tap(plan, falt_cuda_plan_filter(&plan->base, o));
-  if (p->has_residual) args.residual = (const float *)(const void *)falt_igemm_element(o->residual, &p->residual);
+  if (p->has_residual) args.residual = (const float *)(const void *)falt_cuda_element(o->residual, &p->residual);
   if (p->has_bias) args.epilogue.bias = o->bias;
   if (p->has_scale) args.epilogue.scale = o->scale;
   args.u = plan->u ? plan->u : (float *)(void *)(workspace + plan->u_at);
@@ -421,7 +421,7 @@ static bool make_room(winograd_plan *plan) {
   return plan->values != NULL;
 }
 
-static bool choose(winograd_plan *plan, falt_ask *ask, choice *best) {
+static bool choose_form(winograd_plan *plan, falt_ask *ask, choice *best) {
   if (!make_room(plan)) return falt_refuse_memory(ask) != NULL;
   for (int i = 0; i < FORMS; i++)
     for (int swapped = 0; swapped < 2; swapped++) try_pieces(plan, ask, &forms[i], swapped, best);
@@ -437,28 +437,25 @@ static bool choose(winograd_plan *plan, falt_ask *ask, choice *best) {
 
 /* ---- plan */
 
-static falt_plan *plan_winograd(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = refusal(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  winograd_plan *plan = falt_cuda_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  falt_plan *base = &plan->base.base;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  winograd_plan *plan = (winograd_plan *)base;
   const falt_igemm_roles r = falt_igemm_roles_of(&base->problem);
+  choice best = {0};
   set_source(&plan->args, &base->problem, r.source);
   set_filter(&plan->args, &base->problem, &r);
   set_result(&plan->args, r.result, &base->problem.residual);
   plan->args.epilogue = falt_cuda_epilogue_of(&base->problem);
-  choice best = {0};
-  if (!choose(plan, ask, &best)) {
-    destroy(base);
-    return NULL;
-  }
+  if (!choose_form(plan, ask, &best)) return ask->reason;
   lay_memory(plan, &base->layout);
   plan->child_at = falt_place_child(&base->layout, plan->child);
   base->workspace = base->layout.total;
   base->cost = (falt_cost){.seconds = best.seconds, .error = error_of(plan, plan->form)};
-  return base;
+  return NULL;
+}
+
+static falt_plan *plan_winograd(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {sizeof(winograd_plan), {execute, print, destroy, ready}, refusal, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
 }
 
 extern const falt_solver falt_solver_cuda_winograd;
