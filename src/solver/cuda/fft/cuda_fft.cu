@@ -264,20 +264,17 @@ __device__ inline unsigned magnitude(float x) {
   return __float_as_uint(x) & 0x7fffffff;
 }
 __device__ inline unsigned magnitude(double x) {
-  return (unsigned)__double2hiint(x) & 0x7fffffff;
+  return ((unsigned)__double2hiint(x) & 0x7fffffff) | (__double2loint(x) != 0);
 }
 
 // Whether the block's points may be transformed. All threads get the same answer.
 __device__ inline bool may_transform(const Complex v[SLOTS], unsigned limit) {
   const unsigned least = magnitude((Real)SMALL);
-  unsigned most = 0, any = 0;
+  unsigned most = 0;
 #pragma unroll
-  for (int p = 0; p < SLOTS; p++) {
-    most = max(most, max(magnitude(v[p].re), magnitude(v[p].im)));
-    any |= v[p].re != 0 || v[p].im != 0;
-  }
+  for (int p = 0; p < SLOTS; p++) most = max(most, max(magnitude(v[p].re), magnitude(v[p].im)));
   const bool ordinary = most >= least && most < limit;
-  if (!__syncthreads_or(any && !ordinary)) return true;
+  if (!__syncthreads_or(most && !ordinary)) return true;
   if (__syncthreads_or(most >= limit)) return false;
   return __syncthreads_or(ordinary);
 }
@@ -368,7 +365,7 @@ __device__ inline void sum_tile(const Args &a, const Tile &b, i64 filter) {
   }
 }
 
-extern "C" __global__ void __launch_bounds__(SUM_THREADS) falt_fft_sums(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(SUM_THREADS, 2) falt_fft_sums(const __grid_constant__ Args a) {
   __shared__ Tile tile[2];
 #pragma unroll 1
   for (unsigned pair = blockIdx.x; pair < a.all_pairs; pair += gridDim.x) {
