@@ -45,7 +45,8 @@ def line():
         words.append("dilation=" + per_axis(space, [1, 2, 5, 12]))
     words.append("boundary=" + random.choice(BOUNDARIES))
     if "constant" in words[-1]:
-        words.append(f"value={random.choice([0, 0, 2.5, -3])} mode={random.choice(["same", "same", "full"])}")
+        mode = random.choice(["same", "same", "full"])
+        words.append(f"value={random.choice([0, 0, 2.5, -3])} mode={mode}")
     if "u8" in kind[0] and random.random() < 0.5:
         kind.append("weight-type=s8 out-type=s32")
     return words + epilogue() + kind

@@ -7,6 +7,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "compile_kernels.h"
 #include "core/types.h"
@@ -163,6 +165,14 @@ static falt_cuda_kernel kernel_of(const shape *s) {
   return k;
 }
 
+/* As large a tile as the GPU's blocks hold, if not the whole. */
+static shape fitted(shape s, const char *name) {
+  const int number = atoi(name + strlen("sm_")), bytes = s.type == FALT_F64 ? 16 : 8;
+  const int most = falt_architecture_of(number / 10, number % 10)->block_shared;
+  while ((bytes * 17 / 16) << (s.log[0] + s.log[1] + s.log[2]) > most) s.log[2]--;
+  return s;
+}
+
 /* The sums over the parts of a filter are in local memory: 16 complex numbers. */
 static void test_kernels(UNUSED void **state) {
   static const shape shapes[] = {
@@ -174,10 +184,10 @@ static void test_kernels(UNUSED void **state) {
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
       if (!is_turn(a, i)) continue;
-      const shape *s = &shapes[i];
-      const bool wide = s->type == FALT_F64 || s->type == FALT_U8;
-      const falt_cuda_kernel kernel = kernel_of(s);
-      compile(&kernel, architectures[a], wide ? 255 : 128, s->parts ? wide ? 256 : 144 : 0);
+      const shape s = fitted(shapes[i], architectures[a]);
+      const bool wide = s.type == FALT_F64 || s.type == FALT_U8;
+      const falt_cuda_kernel kernel = kernel_of(&s);
+      compile(&kernel, architectures[a], wide ? 255 : 128, s.parts ? wide ? 256 : 144 : 0);
     }
 }
 
