@@ -89,6 +89,8 @@ enum {
   ROW(cuda_depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise layers, fprop and dgrad")                       \
   ROW(cuda_igemm, ANY | FORWARD | DATA, "layers, fprop and dgrad as implicit GEMM on tensor cores")                    \
   ROW(cuda_winograd, LAYERS | FORWARD | DATA, "dense f32 layers of 3x3 taps, by Winograd's minimal filtering")            \
+  ROW(cuda_winograd_wgrad, LAYERS | WEIGHTS,                                                                           \
+      "wgrad of dense f32 layers of 3x3 taps, by Winograd's minimal filtering")                                        \
   ROW(cuda_grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, on tensor cores")                           \
   ROW(cuda_wgrad, ANY | WEIGHTS, "wgrad of layers, as implicit GEMM on tensor cores")                                  \
   ROW(cuda_wgrad_halo, DEPTHWISE | LAYERS | WEIGHTS, "wgrad of few channels, each halo tile loaded once for all taps") \

@@ -158,6 +158,7 @@ static const char *const fixed[] = {
     "backward-filter n=8 c=64 h=28 w=28 k=64 groups=64 r=7 s=7 pad=3 type=f16",
     "forward n=8 c=64 h=28 w=28 k=128 r=3 s=3 pad=1 type=f16 residual=1",
     "backward-data n=1 c=96 h=12 w=13 k=512 r=3 s=3 pad=1",
+    "backward-filter n=2 c=96 h=32 w=32 k=512 r=3 s=3 pad=1",
     "forward n=8 c=3 h=64 w=64 k=96 r=16 s=16 stride=16 type=f16 layout=nhwc",
     "correlate h=480 w=640 pixel=3 r=31 s=31 factors=2 type=u8",
     "convolve h=480 w=640 r=1361 s=1361 factors=2 value=3",

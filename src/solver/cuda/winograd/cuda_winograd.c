@@ -9,24 +9,15 @@
 #include <stdlib.h>
 
 #include "core/memory.h"
-#include "solver/cuda/common/cuda_igemm.h"
-#include "solver/cuda/common/plan.h"
-#include "solver/cuda/winograd/cuda_winograd_args.h"
+#include "solver/cuda/winograd/cuda_winograd.h"
 
 /* The products are a layer of 1x1 taps with a group for each point of the transforms, and for each group of the
  * problem. Transformed inputs are its input and transformed filters its filter; or, swapped, the other way round: then
  * the tiles are packed for tensor cores in each execution, and not the filter. */
 
-enum { THREADS = 128, VECTOR = 4, MOST_PIECES = 1 << 30, MOST_TRIES = 4 };
+enum { VECTOR = FALT_WINOGRAD_VECTOR, MOST_TRIES = 4 };
 
-typedef struct form {
-  const char *name;
-  int pairs;              /* of the points */
-  double error;           /* in 2^-24 of the largest input times the sum of the filter's magnitudes */
-  int64_t least_channels; /* from which on it is below that of a sum in sequence, and counts as rounding */
-} form;
-static const form forms[] = {{"F(2,3)", 1, 4, 96}, {"F(4,3)", 2, 12, 512}}; /* docs/internals/cuda-winograd.md */
-enum { FORMS = sizeof forms / sizeof *forms };
+typedef falt_cuda_winograd_form form;
 
 typedef struct winograd_plan {
   falt_cuda_plan base;
@@ -34,10 +25,10 @@ typedef struct winograd_plan {
   falt_cu_function input, transform, output;
   const form *form;
   bool swapped;
-  int64_t pieces;           /* of the batch */
-  int64_t points, matrices; /* matrices: points of all groups */
-  void *u;                  /* the transformed filter in the GPU's memory, or NULL */
-  float *values;            /* the same for a child that packs it when planning, until that is ready */
+  int64_t pieces;   /* of the batch */
+  int64_t matrices; /* points of all groups */
+  void *u;          /* the transformed filter in the GPU's memory, or NULL */
+  float *values;    /* the same for a child that packs it when planning, until that is ready */
   size_t u_at, v_at, m_at, child_at;
   falt_cuda_winograd_args args;
 } winograd_plan;
@@ -64,36 +55,25 @@ static int output_lanes(const winograd_plan *plan) {
   return plan->swapped == (llabs(plan->args.y_axis[1]) == 1) ? 32 : 8;
 }
 
-static int64_t blocks_of(int64_t near, int64_t far, int lanes, int64_t groups) {
-  return falt_ceil_div(near, lanes) * falt_ceil_div(far, THREADS / lanes) * groups;
-}
-
 static int64_t input_blocks(const winograd_plan *plan) {
-  return blocks_of(plan->args.depth, plan->args.v_rows, input_lanes(plan), plan->args.groups);
+  return falt_cuda_winograd_blocks(plan->args.v_channels, plan->args.v_tiles, input_lanes(plan), plan->args.groups);
 }
 
 static int64_t filter_blocks(const winograd_plan *plan) {
-  return blocks_of(plan->args.depth, plan->args.u_rows, filter_lanes(plan), plan->args.groups);
+  return falt_cuda_winograd_blocks(plan->args.v_channels, plan->args.u_rows, filter_lanes(plan), plan->args.groups);
 }
 
 static int64_t output_blocks(const winograd_plan *plan) {
   const int64_t tiles = plan->args.tiles, rows = plan->args.rows;
-  return blocks_of(plan->swapped ? tiles : rows, plan->swapped ? rows : tiles, output_lanes(plan), plan->args.groups);
-}
-
-static void start(const winograd_plan *plan, falt_cu_function function, int64_t blocks, falt_cuda_winograd_args *args,
-                  void *stream) {
-  static const int one[2] = {1, 1};
-  void *parameters[] = {args};
-  const falt_gpu_launch launch = {function, blocks, {THREADS, 1}, 0, stream};
-  falt_gpu_start_early(gpu_of(plan), &launch, one, parameters);
+  return falt_cuda_winograd_blocks(plan->swapped ? tiles : rows, plan->swapped ? rows : tiles, output_lanes(plan),
+                                   plan->args.groups);
 }
 
 /* The address of the tap that the first position of a window meets; dgrad meets them backwards. */
-static const float *first_tap(const winograd_plan *plan, const char *filter) {
+static float *first_tap(const winograd_plan *plan, char *filter) {
   const falt_problem *p = problem_of(plan);
   const int64_t last = 2 * (falt_igemm_stride(&p->filter, FALT_H) + falt_igemm_stride(&p->filter, FALT_W));
-  return (const float *)(const void *)filter + (p->operation == FALT_FORWARD ? 0 : last);
+  return (float *)(void *)filter + (p->operation == FALT_FORWARD ? 0 : last);
 }
 
 static void multiply(const winograd_plan *plan, const falt_operands *o, const falt_cuda_winograd_args *args) {
@@ -120,12 +100,12 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.u = plan->u ? plan->u : (float *)(void *)(workspace + plan->u_at);
   args.v = (float *)(void *)(workspace + plan->v_at);
   args.m = (float *)(void *)(workspace + plan->m_at);
-  if (!base->packed) start(plan, plan->transform, filter_blocks(plan), &args, o->stream);
+  if (!base->packed) falt_cuda_winograd_start(gpu_of(plan), plan->transform, filter_blocks(plan), &args, o->stream);
   const int64_t images = r.source->size[FALT_N] / plan->pieces;
   for (int64_t i = 0; i < plan->pieces; i++) {
-    start(plan, plan->input, input_blocks(plan), &args, o->stream);
+    falt_cuda_winograd_start(gpu_of(plan), plan->input, input_blocks(plan), &args, o->stream);
     multiply(plan, o, &args);
-    start(plan, plan->output, output_blocks(plan), &args, o->stream);
+    falt_cuda_winograd_start(gpu_of(plan), plan->output, output_blocks(plan), &args, o->stream);
     args.x += images * args.x_image;
     args.y += images * args.y_image;
     if (p->has_residual) args.residual += images * args.r_image;
@@ -154,10 +134,8 @@ static void destroy(falt_plan *base) {
 static falt_status find_kernel(const winograd_plan *plan, const char *source, const char *entry, int lanes,
                                falt_cu_function *function) {
   const falt_problem *p = problem_of(plan);
-  falt_cuda_kernel kernel = {.source = source, .entry = entry};
-  falt_cuda_define(&kernel, "PAIRS=%d", plan->form->pairs);
-  falt_cuda_define(&kernel, "LANES=%d", lanes);
-  falt_cuda_define(&kernel, "FOLD=%d", p->operation == FALT_FORWARD && falt_igemm_folds(p));
+  falt_cuda_kernel kernel = falt_cuda_winograd_kernel(p, plan->form, source, entry, lanes);
+  if (function == &plan->input) falt_cuda_define(&kernel, "TILES_FIRST=0");
   if (function == &plan->output) {
     falt_cuda_define(&kernel, "TILES_FIRST=%d", plan->swapped);
     falt_igemm_result_defines(p, FALT_F32, &kernel);
@@ -167,14 +145,15 @@ static falt_status find_kernel(const winograd_plan *plan, const char *source, co
 
 /* Transforms a filter that is known. A child that packs it takes it from the host. */
 static falt_status transform_filter(winograd_plan *plan) {
-  const size_t bytes = (size_t)plan->matrices * (size_t)plan->args.u_rows * (size_t)plan->args.depth * sizeof(float);
+  const size_t bytes =
+      (size_t)plan->matrices * (size_t)plan->args.u_rows * (size_t)plan->args.v_channels * sizeof(float);
   falt_gpu *gpu = gpu_of(plan);
   FALT_TRY(falt_gpu_allocate(gpu, &plan->u, bytes));
   if (plan->base.base.device->described) return FALT_OK;
   falt_cuda_winograd_args args = plan->args;
   args.w = first_tap(plan, falt_cuda_plan_filter(&plan->base, &(falt_operands){0}));
   args.u = plan->u;
-  start(plan, plan->transform, filter_blocks(plan), &args, NULL);
+  falt_cuda_winograd_start(gpu_of(plan), plan->transform, filter_blocks(plan), &args, NULL);
   FALT_TRY(falt_gpu_trouble());
   FALT_TRY(falt_gpu_synchronize(gpu));
   return plan->values ? falt_gpu_copy_out(gpu, plan->values, plan->u, bytes) : FALT_OK;
@@ -197,62 +176,15 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool has_steps(const falt_axis *axis) {
-  return axis->stride != 1 || axis->dilation != 1;
-}
-
-static bool is_flat(const falt_problem *p) {
-  return p->filter.size[FALT_D] == 1 && p->axis[0].stride == 1 && p->axis[0].pad[0] == 0 &&
-         p->input.size[FALT_D] == p->output.size[FALT_D];
-}
-
-/* Kernels count positions, channels and planes in 32 bits. */
-static bool small_sizes(const falt_problem *p) {
-  const int64_t most = INT64_C(1) << 28;
-  for (int i = FALT_G; i < FALT_DIMS; i++) {
-    if (p->input.size[i] >= most || p->output.size[i] >= most) return false;
-    if (i >= FALT_D && llabs(p->axis[i - FALT_D].pad[0]) >= most) return false;
-  }
-  return true;
-}
-
 static const char *refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  const bool pools = p->pool[0] > 1 || p->pool[1] > 1 || p->pool[2] > 1;
-  return !falt_reads_filter(p->operation)                  ? "it computes fprop and dgrad only"
-         : p->factors || pools                             ? "it computes layers of dense taps without pooling"
-         : !falt_problem_is_f32(p)                         ? "only f32"
-         : p->has_residual && p->residual.type != FALT_F32 ? "only f32"
-         : p->filter.size[FALT_H] != 3 || p->filter.size[FALT_W] != 3 ? "only filters of 3x3 taps"
-         : has_steps(&p->axis[1]) || has_steps(&p->axis[2])           ? "only a stride and dilation of 1"
-         : !is_flat(p)                                                ? "more than one tap, or padding, along the depth"
-         : p->operation == FALT_BACKWARD_DATA && falt_igemm_folds(p)
-             ? "it takes no dgrad with a boundary that is not constant"
-         : ask->budget->allow_tf32 ? "its transforms would amplify the errors of tf32, which is allowed"
-         : !small_sizes(p)         ? "an axis or the channels are too long"
-                                   : NULL;
+  if (!falt_reads_filter(p->operation)) return "it computes fprop and dgrad only";
+  if (p->operation == FALT_BACKWARD_DATA && falt_igemm_folds(p))
+    return "it takes no dgrad with a boundary that is not constant";
+  return falt_cuda_winograd_refusal(ask);
 }
 
 /* ---- plan: arguments */
-
-static void set_source(falt_cuda_winograd_args *a, const falt_problem *p, const falt_tensor *x) {
-  a->x_image = falt_igemm_stride(x, FALT_N);
-  a->x_plane = falt_igemm_stride(x, FALT_D);
-  a->x_group = falt_igemm_stride(x, FALT_G);
-  a->x_channel = falt_igemm_stride(x, FALT_C);
-  a->channels = (int)x->size[FALT_C];
-  a->groups = (int)x->size[FALT_G];
-  a->planes = (int)x->size[FALT_D];
-  for (int i = 0; i < 2; i++) {
-    const falt_axis *axis = &p->axis[1 + i];
-    a->x_axis[i] = falt_igemm_stride(x, FALT_H + i);
-    a->in[i] = (int)x->size[FALT_H + i];
-    a->pad[i] = (int)(p->operation == FALT_FORWARD ? axis->pad[0] : 2 - axis->pad[0]);
-    for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
-  }
-  a->filled = p->operation == FALT_FORWARD;
-  a->fill = a->filled ? (float)p->boundary_value : 0;
-}
 
 static void set_filter(falt_cuda_winograd_args *a, const falt_problem *p, const falt_igemm_roles *r) {
   a->w_group = falt_igemm_stride(&p->filter, FALT_G);
@@ -264,68 +196,32 @@ static void set_filter(falt_cuda_winograd_args *a, const falt_problem *p, const 
   }
 }
 
-static void set_result(falt_cuda_winograd_args *a, const falt_tensor *y, const falt_tensor *z) {
-  a->y_image = falt_igemm_stride(y, FALT_N);
-  a->y_plane = falt_igemm_stride(y, FALT_D);
-  a->y_group = falt_igemm_stride(y, FALT_G);
-  a->y_channel = falt_igemm_stride(y, FALT_C);
-  a->r_image = falt_igemm_stride(z, FALT_N);
-  a->r_plane = falt_igemm_stride(z, FALT_D);
-  a->r_group = falt_igemm_stride(z, FALT_G);
-  a->r_channel = falt_igemm_stride(z, FALT_C);
-  a->rows = (int)y->size[FALT_C];
-  for (int i = 0; i < 2; i++) {
-    a->y_axis[i] = falt_igemm_stride(y, FALT_H + i);
-    a->r_axis[i] = falt_igemm_stride(z, FALT_H + i);
-    a->out[i] = (int)y->size[FALT_H + i];
-  }
-}
-
 /* What a form, its roles and the number of pieces decide; false if a launch cannot number it. */
 static bool set_sizes(winograd_plan *plan, const form *f, bool swapped, int64_t pieces) {
   falt_cuda_winograd_args *a = &plan->args;
-  const falt_problem *p = problem_of(plan);
-  const int outputs = 2 * f->pairs;
   plan->form = f;
   plan->swapped = swapped;
   plan->pieces = pieces;
-  plan->points = (int64_t)(outputs + 2) * (outputs + 2);
-  plan->matrices = plan->points * a->groups;
-  for (int i = 0; i < 2; i++) a->tile[i] = (int)falt_ceil_div(a->out[i], outputs);
-  a->depth = (int)falt_round_up(a->channels, VECTOR);
+  plan->matrices = falt_cuda_winograd_points(f) * a->groups;
+  if (!falt_cuda_winograd_set_tiles(a, f, problem_of(plan)->input.size[FALT_N] / pieces)) return false;
+  a->v_channels = (int)falt_round_up(a->channels, VECTOR);
   a->u_rows = (int)(swapped ? a->rows : falt_round_up(a->rows, VECTOR));
-  const double tiles = (double)(p->input.size[FALT_N] / pieces) * a->planes * a->tile[0] * a->tile[1];
-  const double most = fmax(tiles, a->u_rows) * fmax(a->depth, a->u_rows) * a->groups;
-  if (tiles >= 0x1p28 || most >= 0x1p31 * 8) return false;
-  a->tiles = (int64_t)tiles;
-  a->v_rows = (int)(swapped ? falt_round_up(a->tiles, VECTOR) : a->tiles);
-  a->m_matrix = swapped ? (int64_t)a->rows * a->v_rows : a->tiles * a->u_rows;
-  a->m_tile = swapped ? 1 : a->u_rows;
-  a->m_row = swapped ? a->v_rows : 1;
+  a->v_tiles = (int)(swapped ? falt_round_up(a->tiles, VECTOR) : a->tiles);
+  a->v_matrix = (int64_t)a->v_tiles * a->v_channels;
+  a->v_tile = a->v_channels;
+  a->v_channel = 1;
+  a->m_matrix = (int64_t)a->u_rows * a->v_tiles;
+  a->m_row = swapped ? a->v_tiles : 1;
+  a->m_column = swapped ? 1 : a->u_rows;
   return true;
 }
 
 /* ---- plan: the child */
 
-static void set_matrices(falt_tensor *t, int row_dim, int64_t rows, int64_t depth_dim, int64_t depth, int64_t groups) {
-  t->size[row_dim] = rows;
-  t->size[FALT_G] = groups;
-  t->size[depth_dim] = depth;
-  t->stride[row_dim] = depth;
-  t->stride[FALT_G] = rows * depth;
-}
-
 static falt_problem inner_of(const winograd_plan *plan) {
   const falt_cuda_winograd_args *a = &plan->args;
-  const int64_t near = plan->swapped ? a->v_rows : a->u_rows, far = plan->swapped ? a->u_rows : a->v_rows;
-  falt_problem inner;
-  falt_problem_default(&inner);
-  inner.space = 1;
-  set_matrices(&inner.input, FALT_W, far, FALT_C, a->depth, plan->matrices);
-  set_matrices(&inner.filter, FALT_K, near, FALT_C, a->depth, plan->matrices);
-  set_matrices(&inner.output, FALT_W, far, FALT_C, near, plan->matrices);
-  falt_problem_canonical(&inner);
-  return inner;
+  return falt_cuda_winograd_products(plan->matrices, plan->swapped ? a->u_rows : a->v_tiles,
+                                     plan->swapped ? a->v_tiles : a->u_rows, a->v_channels);
 }
 
 /* ---- plan: the estimate */
@@ -336,7 +232,8 @@ static const double transforming = 0.8, launching = 2.4e-6;
 static double own_seconds(const winograd_plan *plan) {
   const falt_cuda_winograd_args *a = &plan->args;
   const double size = sizeof(float), pieces = (double)plan->pieces, matrices = (double)plan->matrices;
-  const double u = matrices * a->u_rows * a->depth * size, v = matrices * a->v_rows * a->depth * size * pieces;
+  const double u = matrices * a->u_rows * a->v_channels * size,
+               v = matrices * a->v_tiles * a->v_channels * size * pieces;
   const double m = matrices * (double)(a->tiles * a->rows) * size * pieces, given = plan->base.base.packed ? 0 : 1;
   const double bytes = falt_problem_bytes(problem_of(plan)) + v + m + given * u;
   return bytes / (transforming * plan->base.base.device->limits.copy_bytes_per_s) + launching * (2 * pieces + given);
@@ -355,15 +252,11 @@ typedef struct choice {
   falt_plan *child;
 } choice;
 
-static double error_of(const winograd_plan *plan, const form *f) {
-  return plan->args.channels < f->least_channels ? ldexp(f->error, -24) : 0;
-}
-
 static void lay_memory(winograd_plan *plan, falt_memory_layout *all) {
   const falt_cuda_winograd_args *a = &plan->args;
-  const size_t matrices = (size_t)plan->matrices * sizeof(float), depth = (size_t)a->depth;
+  const size_t matrices = (size_t)plan->matrices * sizeof(float), depth = (size_t)a->v_channels;
   plan->u_at = falt_place_part(all, plan->base.base.packed ? 0 : matrices * (size_t)a->u_rows * depth);
-  plan->v_at = falt_place_part(all, matrices * (size_t)a->v_rows * depth);
+  plan->v_at = falt_place_part(all, matrices * (size_t)a->v_tiles * depth);
   plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix);
 }
 
@@ -383,7 +276,8 @@ static bool try_child(winograd_plan *plan, falt_ask *ask, choice *best) {
   const void *values = plan->base.values && !plan->swapped ? plan->values : NULL;
   falt_plan *child = falt_plan_child_with(ask, &inner, values, &terms);
   if (!child) return false;
-  const double excess = fmax(error_of(plan, plan->form), ask->budget->max_error);
+  const double excess = fmax(falt_cuda_winograd_error(plan->form, plan->args.channels, plan->form->least_channels),
+                             ask->budget->max_error);
   const double seconds = own_seconds(plan) + (double)plan->pieces * child->cost.seconds;
   if (best->child && (excess > best->excess || (excess == best->excess && seconds >= best->seconds))) {
     falt_plan_destroy(&child);
@@ -423,8 +317,8 @@ static bool make_room(winograd_plan *plan) {
 
 static bool choose_form(winograd_plan *plan, falt_ask *ask, choice *best) {
   if (!make_room(plan)) return falt_refuse_memory(ask) != NULL;
-  for (int i = 0; i < FORMS; i++)
-    for (int swapped = 0; swapped < 2; swapped++) try_pieces(plan, ask, &forms[i], swapped, best);
+  for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++)
+    for (int swapped = 0; swapped < 2; swapped++) try_pieces(plan, ask, &falt_cuda_winograd_forms[i], swapped, best);
   if (!best->child) return false;
   set_sizes(plan, best->form, best->swapped, best->pieces);
   plan->child = best->child;
@@ -441,15 +335,17 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   winograd_plan *plan = (winograd_plan *)base;
   const falt_igemm_roles r = falt_igemm_roles_of(&base->problem);
   choice best = {0};
-  set_source(&plan->args, &base->problem, r.source);
+  falt_cuda_winograd_set_source(&plan->args, &base->problem, r.source);
   set_filter(&plan->args, &base->problem, &r);
-  set_result(&plan->args, r.result, &base->problem.residual);
+  falt_cuda_winograd_set_result(&plan->args, r.result, &base->problem.residual);
   plan->args.epilogue = falt_cuda_epilogue_of(&base->problem);
   if (!choose_form(plan, ask, &best)) return ask->reason;
   lay_memory(plan, &base->layout);
   plan->child_at = falt_place_child(&base->layout, plan->child);
   base->workspace = base->layout.total;
-  base->cost = (falt_cost){.seconds = best.seconds, .error = error_of(plan, plan->form)};
+  base->cost =
+      (falt_cost){.seconds = best.seconds,
+                  .error = falt_cuda_winograd_error(plan->form, plan->args.channels, plan->form->least_channels)};
   return NULL;
 }
 

@@ -14,6 +14,7 @@ constexpr int THREADS = 128, OTHERS = THREADS / LANES;
 
 // The points of F(4,3); their products are exact.
 constexpr float P = 0.625f, Q = 1.5f, PP = P * P, QQ = Q * Q;
+constexpr float OF_P = 1 / (2 * PP * (PP - QQ)), OF_Q = 1 / (2 * QQ * (QQ - PP));
 
 __device__ inline void transform_input(const float d[SIZE], float t[SIZE]) {
   if constexpr (PAIRS == 1) {
@@ -40,13 +41,12 @@ __device__ inline void transform_filter(const float g[TAPS], float t[SIZE]) {
     t[1] = 0.5f * (even + g[1]);
     t[2] = 0.5f * (even - g[1]);
   } else {
-    constexpr float of_p = 1 / (2 * PP * (PP - QQ)), of_q = 1 / (2 * QQ * (QQ - PP));
     const float even_p = g[0] + PP * g[2], even_q = g[0] + QQ * g[2];
     t[0] = g[0] * (1 / (PP * QQ));
-    t[1] = (even_p + P * g[1]) * of_p;
-    t[2] = (even_p - P * g[1]) * of_p;
-    t[3] = (even_q + Q * g[1]) * of_q;
-    t[4] = (even_q - Q * g[1]) * of_q;
+    t[1] = (even_p + P * g[1]) * OF_P;
+    t[2] = (even_p - P * g[1]) * OF_P;
+    t[3] = (even_q + Q * g[1]) * OF_Q;
+    t[4] = (even_q - Q * g[1]) * OF_Q;
   }
   t[SIZE - 1] = g[TAPS - 1];
 }
@@ -65,6 +65,37 @@ __device__ inline void transform_output(const float m[SIZE], float y[OUTPUTS]) {
   }
 }
 
+// The transposes of transform_output and transform_filter, for wgrad.
+__device__ inline void transform_gradient(const float y[OUTPUTS], float t[SIZE]) {
+  if constexpr (PAIRS == 1) {
+    t[1] = y[0] + y[1];
+    t[2] = y[0] - y[1];
+  } else {
+    const float even_p = y[0] + PP * y[2], odd_p = P * y[1] + PP * P * y[3];
+    const float even_q = y[0] + QQ * y[2], odd_q = Q * y[1] + QQ * Q * y[3];
+    t[1] = even_p + odd_p;
+    t[2] = even_p - odd_p;
+    t[3] = even_q + odd_q;
+    t[4] = even_q - odd_q;
+  }
+  t[0] = y[0];
+  t[SIZE - 1] = y[OUTPUTS - 1];
+}
+
+__device__ inline void transform_products(const float m[SIZE], float g[TAPS]) {
+  const float sum_p = m[1] + m[2], difference_p = m[1] - m[2];
+  if constexpr (PAIRS == 1) {
+    g[0] = 0.5f * sum_p - m[0];
+    g[1] = 0.5f * difference_p;
+    g[2] = 0.5f * sum_p + m[3];
+  } else {
+    const float sum_q = m[3] + m[4], difference_q = m[3] - m[4];
+    g[0] = m[0] * (1 / (PP * QQ)) + OF_P * sum_p + OF_Q * sum_q;
+    g[1] = P * OF_P * difference_p + Q * OF_Q * difference_q;
+    g[2] = PP * OF_P * sum_p + QQ * OF_Q * sum_q + m[5];
+  }
+}
+
 // Rounded to the 22 bits that two tf32 hold, so that the product's kernel drops nothing of a factor when it splits it.
 // T. J. Dekker, "A Floating-Point Technique for Extending the Available Precision", 1971.
 __device__ inline float to_two_tf32(float x) {
@@ -76,6 +107,19 @@ __device__ inline float to_two_tf32(float x) {
 __device__ inline int index_at(const Args &a, int axis, int u) {
   if (FOLD) return fold<int>(a.boundary[axis][0], a.boundary[axis][1], a.in[axis], u);
   return u < a.in[axis] ? u : -1;
+}
+
+// A thread's place in two dimensions, of which the near one has neighbours in neighbouring threads, and its group.
+struct Spot {
+  i64 near, far;
+  int group;
+};
+
+__device__ inline Spot spot_of(i64 near, i64 far) {
+  const unsigned pieces = (near + LANES - 1) / LANES, blocks = (far + OTHERS - 1) / OTHERS;
+  const unsigned others = blockIdx.x / pieces;
+  return {(i64)(blockIdx.x % pieces) * LANES + threadIdx.x % LANES,
+          (i64)(others % blocks) * OTHERS + threadIdx.x / LANES, (int)(others / blocks)};
 }
 
 // Where a tile's first output is.

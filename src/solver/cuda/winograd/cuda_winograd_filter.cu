@@ -8,11 +8,9 @@
 
 extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_filter(const __grid_constant__ Args a) {
   await_stream();
-  const int pieces = (a.depth + LANES - 1) / LANES, blocks = (a.u_rows + OTHERS - 1) / OTHERS;
-  const unsigned others = blockIdx.x / pieces;
-  const int c = blockIdx.x % pieces * LANES + threadIdx.x % LANES, g = others / blocks;
-  const int row = others % blocks * OTHERS + threadIdx.x / LANES;
-  if (c >= a.depth || row >= a.u_rows) return;
+  const Spot spot = spot_of(a.v_channels, a.u_rows);
+  const int c = (int)spot.near, row = (int)spot.far, g = spot.group;
+  if (c >= a.v_channels || row >= a.u_rows) return;
   const bool exists = c < a.channels && row < a.rows;
   const float *w = a.w + g * a.w_group + row * a.w_row + c * a.w_channel;
   float t[TAPS][SIZE];
@@ -23,8 +21,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_filter(const
     for (int s = 0; s < TAPS; s++) taps[s] = exists ? w[r * a.w_axis[0] + s * a.w_axis[1]] : 0;
     transform_filter(taps, t[r]);
   }
-  const i64 matrix = (i64)a.u_rows * a.depth;
-  float *u = a.u + g * matrix + (i64)row * a.depth + c;
+  const i64 matrix = (i64)a.u_rows * a.v_channels;
+  float *u = a.u + g * matrix + (i64)row * a.v_channels + c;
 #pragma unroll
   for (int j = 0; j < SIZE; j++) {
     const float taps[TAPS] = {t[0][j], t[1][j], t[2][j]};

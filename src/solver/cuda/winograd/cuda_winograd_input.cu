@@ -1,7 +1,8 @@
 // The input transform of cuda-winograd: v = B^T d B of every tile and channel. One thread a tile and channel; LANES
-// neighbouring threads have neighbouring channels.
+// neighbouring threads have neighbouring channels, or tiles.
 //
-// Compile-time parameters: those of cuda_winograd.cuh.
+// Compile-time parameters: TILES_FIRST (1: neighbouring threads have neighbouring tiles), and those of
+// cuda_winograd.cuh.
 
 #include "cuda_winograd.cuh"
 #include "ptx/early.cuh"
@@ -23,18 +24,16 @@ __device__ inline void load_tile(const Args &a, const Place &p, const float *x, 
 
 extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_input(const __grid_constant__ Args a) {
   await_stream();
-  const int pieces = (a.depth + LANES - 1) / LANES;
-  const i64 others = blockIdx.x / pieces, blocks = (a.v_rows + OTHERS - 1) / OTHERS;
-  const int c = blockIdx.x % pieces * LANES + threadIdx.x % LANES, g = (int)(others / blocks);
-  const i64 tile = others % blocks * OTHERS + threadIdx.x / LANES;
-  if (c >= a.depth || tile >= a.v_rows) return;
+  const Spot spot = TILES_FIRST ? spot_of(a.v_tiles, a.v_channels) : spot_of(a.v_channels, a.v_tiles);
+  const i64 tile = TILES_FIRST ? spot.near : spot.far;
+  const int c = (int)(TILES_FIRST ? spot.far : spot.near);
+  if (c >= a.v_channels || tile >= a.v_tiles) return;
   float t[SIZE][SIZE] = {};
   if (c < a.channels && tile < a.tiles) {
     const Place p = place_of(a, tile);
-    load_tile(a, p, a.x + source_of(a, p, g, c), t);
+    load_tile(a, p, a.x + source_of(a, p, spot.group, c), t);
   }
-  const i64 matrix = (i64)a.v_rows * a.depth;
-  float *v = a.v + g * matrix + tile * a.depth + c;
+  float *v = a.v + spot.group * a.v_matrix + tile * a.v_tile + c * a.v_channel;
 #pragma unroll
   for (int j = 0; j < SIZE; j++) {
     float d[SIZE], s[SIZE];
@@ -42,6 +41,6 @@ extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_input(const 
     for (int i = 0; i < SIZE; i++) d[i] = t[i][j];
     transform_input(d, s);
 #pragma unroll
-    for (int i = 0; i < SIZE; i++) v[(i * SIZE + j) * a.groups * matrix] = to_two_tf32(s[i]);
+    for (int i = 0; i < SIZE; i++) v[(i * SIZE + j) * a.groups * a.v_matrix] = to_two_tf32(s[i]);
   }
 }

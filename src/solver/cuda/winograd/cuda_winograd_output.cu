@@ -57,15 +57,13 @@ __device__ inline bool all_finite(const float y[OUTPUTS][OUTPUTS]) {
 extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_output(const __grid_constant__ Args a) {
   await_stream();
   const i64 inner = TILES_FIRST ? a.tiles : a.rows, outer = TILES_FIRST ? a.rows : a.tiles;
-  const i64 pieces = (inner + LANES - 1) / LANES, blocks = (outer + OTHERS - 1) / OTHERS, others = blockIdx.x / pieces;
-  const i64 near = blockIdx.x % pieces * LANES + threadIdx.x % LANES,
-            far = others % blocks * OTHERS + threadIdx.x / LANES;
-  if (near >= inner || far >= outer) return;
-  const int g = (int)(others / blocks), row = (int)(TILES_FIRST ? far : near);
-  const i64 tile = TILES_FIRST ? near : far;
+  const Spot spot = spot_of(inner, outer);
+  if (spot.near >= inner || spot.far >= outer) return;
+  const int g = spot.group, row = (int)(TILES_FIRST ? spot.far : spot.near);
+  const i64 tile = TILES_FIRST ? spot.near : spot.far;
   const Place p = place_of(a, tile);
   float y[OUTPUTS][OUTPUTS];
-  load_sums(a, a.m + g * a.m_matrix + tile * a.m_tile + row * a.m_row, y);
+  load_sums(a, a.m + g * a.m_matrix + row * a.m_row + tile * a.m_column, y);
   const bool finite = all_finite(y);
   const float *x = a.x + source_of(a, p, g, 0), *w = a.w + g * a.w_group + row * a.w_row;
   const Linear<float> l = linear(a, (i64)g * a.rows + row);

@@ -1,5 +1,5 @@
-/* Tests of cuda-winograd on GPUs that are described and not present: its kernels compile and do not spill, where it is
- * chosen, what it refuses, its declared errors, and pieces of a batch for small workspaces. */
+/* Tests of cuda-winograd and cuda-winograd-wgrad on GPUs that are described and not present: its kernels compile and do
+ * not spill, where it is chosen, what it refuses, its declared errors, and pieces of a batch for small workspaces. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,26 +22,34 @@ static falt_plan *plan_line(const char *line) {
 
 /* Layers of diffusion U-Nets: the planner's choice. */
 static void test_chosen(UNUSED void **state) {
-  static const char *const lines[] = {
-      "forward n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1",
-      "backward-data n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1",
-      "forward n=8 c=640 h=32 w=32 k=640 r=3 s=3 pad=1 layout=nhwc bias=1 act=silu",
-      "backward-data n=8 c=320 h=64 w=64 k=320 r=3 s=3 pad=1 layout=nhwc",
+  static const struct {
+    const char *line, *solver;
+  } cases[] = {
+      {"forward n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1", "cuda-winograd"},
+      {"backward-data n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1", "cuda-winograd"},
+      {"backward-filter n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1", "cuda-winograd-wgrad"},
+      {"forward n=8 c=640 h=32 w=32 k=640 r=3 s=3 pad=1 layout=nhwc bias=1 act=silu", "cuda-winograd"},
+      {"backward-data n=8 c=320 h=64 w=64 k=320 r=3 s=3 pad=1 layout=nhwc", "cuda-winograd"},
+      {"backward-filter n=8 c=320 h=64 w=64 k=320 r=3 s=3 pad=1 layout=nhwc", "cuda-winograd-wgrad"},
   };
-  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
-    falt_plan *plan = plan_line(lines[i]);
-    assert_string_equal(plan->solver->name, "cuda-winograd");
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_plan *plan = plan_line(cases[i].line);
+    assert_string_equal(plan->solver->name, cases[i].solver);
     assert_true(plan->cost.error == 0 && plan->mixes);
     falt_plan_destroy(&plan);
   }
 }
 
-static void expect_refusal(const char *line, const char *reason) {
+static void expect_refusal_by(const char *method, const char *line, const char *reason) {
   char text[256];
   falt_plan *plan;
-  snprintf(text, sizeof text, "%s method=cuda-winograd", line);
+  snprintf(text, sizeof text, "%s method=%s", line, method);
   assert_int_equal(falt_plan_create_line(&plan, device, text, NULL), FALT_NO_SOLVER);
   if (!strstr(falt_message(), reason)) fail_msg("%s: %s", line, falt_message());
+}
+
+static void expect_refusal(const char *line, const char *reason) {
+  expect_refusal_by("cuda-winograd", line, reason);
 }
 
 static void test_refusals(UNUSED void **state) {
@@ -53,6 +61,12 @@ static void test_refusals(UNUSED void **state) {
   expect_refusal("forward c=512 d=9 h=9 w=9 k=512 t=3 r=3 s=3", "along the depth");
   expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 tf32=1", "tf32");
   expect_refusal("backward-data c=512 h=9 w=9 k=512 r=3 s=3 pad=1 boundary=edge", "a boundary that is not constant");
+  expect_refusal_by("cuda-winograd-wgrad", "forward c=512 h=9 w=9 k=512 r=3 s=3", "wgrad only");
+  expect_refusal_by("cuda-winograd-wgrad", "backward-filter n=8 c=96 h=32 w=32 k=96 r=3 s=3 bias=1", "the bias");
+  expect_refusal_by("cuda-winograd-wgrad", "backward-filter n=8 c=96 h=32 w=32 k=96 r=3 s=3 stride=2", "a stride");
+  expect_refusal_by("cuda-winograd-wgrad", "backward-filter n=1 c=96 h=16 w=16 k=96 r=3 s=3", "relative error");
+  expect_refusal_by("cuda-winograd-wgrad", "backward-filter n=8 c=96 h=32 w=32 k=96 r=3 s=3 max-workspace=1M",
+                    "more workspace than is allowed");
 }
 
 /* Few channels have an error beyond rounding; more allow larger tiles. */
@@ -96,8 +110,13 @@ static void test_kernels_compile(UNUSED void **state) {
       "forward n=8 c=130 h=17 w=19 k=96 r=3 s=3 pad=3 boundary=reflect101 residual=1 act=tanh",
       "backward-data n=8 c=96 h=40 w=40 k=515 r=3 s=3 pad=1 layout=nhwc",
       "forward n=1 c=96 h=9 w=9 k=600 r=3 s=3 pad=1 boundary=wrap layout=nhwc",
+      "backward-filter n=8 c=96 h=32 w=32 k=130 r=3 s=3 pad=1",
+      "backward-filter n=1 c=130 h=40 w=37 k=96 r=3 s=3 pad=1 layout=nhwc",
+      "backward-filter n=8 c=33 h=40 w=37 k=96 r=3 s=3 pad=2 boundary=edge layout=nhwc",
+      "backward-filter n=2 c=96 h=40 w=37 k=33 r=3 s=3",
   };
   compile_all_lines(&(compile_lines){.method = "cuda-winograd",
+                                     .wgrad = "cuda-winograd-wgrad",
                                      .source = {"cuda_winograd"},
                                      .gpus = gpus,
                                      .gpu_count = sizeof gpus / sizeof *gpus,

@@ -1,0 +1,224 @@
+/* Solver cuda-winograd-wgrad: wgrad of dense f32 layers of 3x3 taps and stride 1 by the transposed transforms of
+ * cuda-winograd, F(2,3) or F(4,3) along both axes.
+ *
+ *     dW = G^T [ sum over tiles of (A dY A^T) .* (B^T X B) ] G
+ *
+ * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Two kernels transform x and dy, one the
+ * products, which are a child problem. The planner picks it where there are many channels on small planes. */
+#include <math.h>
+
+#include "core/memory.h"
+#include "solver/cuda/winograd/cuda_winograd.h"
+
+/* The child's input are the transforms of x and its filter those of dy; or, swapped, the other way round: the filter is
+ * packed for tensor cores in each execution. Tiles, the sums' depth, are contiguous in both. */
+
+typedef struct wgrad_plan {
+  falt_cuda_plan base;
+  falt_plan *child;
+  falt_cu_function input, gradient, result;
+  const falt_cuda_winograd_form *form;
+  bool swapped;
+  int64_t matrices; /* points of all groups */
+  size_t v_at, d_at, m_at, child_at;
+  falt_cuda_winograd_args args;
+} wgrad_plan;
+
+/* ---- execute */
+
+/* Lanes of a block are neighbours in one dimension, and the rest of its threads in another. */
+static int source_lanes(const wgrad_plan *plan) {
+  return plan->args.x_axis[1] == 1 ? 32 : 8;
+}
+
+static int gradient_lanes(const wgrad_plan *plan) {
+  return plan->args.y_axis[1] == 1 ? 32 : 8;
+}
+
+/* Rows of products have neighbouring output channels, or swapped neighbouring channels. */
+static int result_lanes(const wgrad_plan *plan) {
+  const falt_cuda_winograd_args *a = &plan->args;
+  return plan->swapped == (a->w_channel < a->w_row) ? 32 : 8;
+}
+
+static void start(const wgrad_plan *plan, falt_cu_function function, int64_t near, int64_t far, int lanes,
+                  const falt_operands *o) {
+  falt_cuda_winograd_args args = plan->args;
+  const falt_problem *p = &plan->base.base.problem;
+  char *workspace = o->workspace;
+  args.x = (const float *)(const void *)falt_cuda_element(o->input, &p->input);
+  args.y = (float *)(void *)falt_cuda_element(o->output, &p->output);
+  args.w = (float *)(void *)falt_cuda_element(o->filter, &p->filter);
+  args.v = (float *)(void *)(workspace + plan->v_at);
+  args.d = (float *)(void *)(workspace + plan->d_at);
+  args.m = (float *)(void *)(workspace + plan->m_at);
+  falt_cuda_winograd_start(plan->base.base.device->gpu, function,
+                           falt_cuda_winograd_blocks(near, far, lanes, args.groups), &args, o->stream);
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const wgrad_plan *plan = (const wgrad_plan *)base;
+  const falt_cuda_winograd_args *a = &plan->args;
+  char *workspace = o->workspace;
+  start(plan, plan->input, a->v_tiles, a->v_channels, source_lanes(plan), o);
+  start(plan, plan->gradient, a->v_tiles, a->u_rows, gradient_lanes(plan), o);
+  falt_operands inner = {.input = workspace + (plan->swapped ? plan->d_at : plan->v_at),
+                         .filter = workspace + (plan->swapped ? plan->v_at : plan->d_at),
+                         .output = workspace + plan->m_at,
+                         .workspace = workspace + plan->child_at,
+                         .stream = o->stream};
+  falt_plan_run(plan->child, &inner);
+  start(plan, plan->result, plan->swapped ? a->channels : a->rows, plan->swapped ? a->rows : a->channels,
+        result_lanes(plan), o);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const wgrad_plan *plan = (const wgrad_plan *)base;
+  falt_text_add(text, "(cuda-winograd-wgrad %s%s ", plan->form->name, plan->swapped ? " swapped" : "");
+  plan->child->table->print(plan->child, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  falt_plan_destroy(&((wgrad_plan *)base)->child);
+  falt_cuda_plan_destroy(base);
+}
+
+static falt_status ready(falt_plan *base) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  const falt_problem *p = &base->problem;
+  falt_gpu *gpu = base->device->gpu;
+  falt_cuda_kernel input =
+      falt_cuda_winograd_kernel(p, plan->form, "cuda_winograd_input.cu", "falt_winograd_input", source_lanes(plan));
+  falt_cuda_kernel gradient = falt_cuda_winograd_kernel(p, plan->form, "cuda_winograd_gradient.cu",
+                                                        "falt_winograd_gradient", gradient_lanes(plan));
+  falt_cuda_kernel result =
+      falt_cuda_winograd_kernel(p, plan->form, "cuda_winograd_wgrad.cu", "falt_winograd_wgrad", result_lanes(plan));
+  falt_cuda_define(&input, "TILES_FIRST=1");
+  falt_cuda_define(&result, "ROWS_FIRST=%d", !plan->swapped);
+  FALT_TRY(falt_gpu_kernel(gpu, &input, &plan->input));
+  FALT_TRY(falt_gpu_kernel(gpu, &gradient, &plan->gradient));
+  FALT_TRY(falt_gpu_kernel(gpu, &result, &plan->result));
+  return falt_plan_ready(plan->child);
+}
+
+/* ---- applicable */
+
+static const char *refusal(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  return p->operation != FALT_BACKWARD_FILTER ? "it computes wgrad only"
+         : p->has_bias                        ? "it computes no gradient of the bias"
+                                              : falt_cuda_winograd_refusal(ask);
+}
+
+/* ---- plan */
+
+/* Bytes of its transforms, at most: the batch is not cut. */
+#define MOST_BYTES ((size_t)1 << 32)
+
+typedef struct choice {
+  falt_plan *child;
+  const falt_cuda_winograd_form *form;
+  bool swapped;
+  double seconds, excess; /* excess: the error beyond the budget's */
+} choice;
+
+/* What a form and its roles decide; false if a launch cannot number it. */
+static bool set_sizes(wgrad_plan *plan, const falt_cuda_winograd_form *f, bool swapped) {
+  falt_cuda_winograd_args *a = &plan->args;
+  const int vector = FALT_WINOGRAD_VECTOR;
+  plan->form = f;
+  plan->swapped = swapped;
+  plan->matrices = falt_cuda_winograd_points(f) * a->groups;
+  if (!falt_cuda_winograd_set_tiles(a, f, plan->base.base.problem.input.size[FALT_N])) return false;
+  a->v_tiles = (int)falt_round_up(a->tiles, vector);
+  a->v_channels = (int)(swapped ? falt_round_up(a->channels, vector) : a->channels);
+  a->u_rows = (int)(swapped ? a->rows : falt_round_up(a->rows, vector));
+  a->v_matrix = (int64_t)a->v_tiles * a->v_channels;
+  a->v_tile = 1;
+  a->v_channel = a->v_tiles;
+  a->m_matrix = (int64_t)a->u_rows * a->v_channels;
+  a->m_row = swapped ? a->v_channels : 1;
+  a->m_column = swapped ? 1 : a->u_rows;
+  return true;
+}
+
+static void lay_memory(wgrad_plan *plan, falt_memory_layout *all) {
+  const falt_cuda_winograd_args *a = &plan->args;
+  const size_t matrices = (size_t)plan->matrices * sizeof(float);
+  plan->v_at = falt_place_part(all, matrices * (size_t)a->v_matrix);
+  plan->d_at = falt_place_part(all, matrices * (size_t)a->u_rows * (size_t)a->v_tiles);
+  plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix);
+}
+
+/* Each transform is written once and read by the product; the products are written by it and read once. */
+static double own_seconds(const wgrad_plan *plan, size_t bytes) {
+  const double transforming = 0.8, launching = 2.4e-6;
+  const double all = falt_problem_bytes(&plan->base.base.problem) + (double)bytes;
+  return all / (transforming * plan->base.base.device->limits.copy_bytes_per_s) + 3 * launching;
+}
+
+/* Takes the child for a form and its roles, if the whole is better than the best one. */
+static void try_child(wgrad_plan *plan, falt_ask *ask, choice *best) {
+  const falt_cuda_winograd_args *a = &plan->args;
+  const int64_t most = ask->budget->max_workspace;
+  falt_memory_layout all = {0};
+  lay_memory(plan, &all);
+  if (all.total > MOST_BYTES || (most >= 0 && all.total > (size_t)most)) {
+    falt_refuse(ask, "its transforms need more workspace than is allowed");
+    return;
+  }
+  const falt_child_terms terms = {falt_cuda_products_solvers, most < 0 ? most : most - (int64_t)all.total,
+                                  .own_gaps = true};
+  const falt_problem inner = falt_cuda_winograd_products(plan->matrices, plan->swapped ? a->u_rows : a->v_channels,
+                                                         plan->swapped ? a->v_channels : a->u_rows, a->v_tiles);
+  falt_plan *child = falt_plan_child_with(ask, &inner, NULL, &terms);
+  if (!child) return;
+  const double excess =
+      fmax(falt_cuda_winograd_error(plan->form, a->tiles, plan->form->least_tiles), ask->budget->max_error);
+  const double seconds = own_seconds(plan, all.total) + child->cost.seconds;
+  if (best->child && (excess > best->excess || (excess == best->excess && seconds >= best->seconds))) {
+    falt_plan_destroy(&child);
+    return;
+  }
+  falt_plan_destroy(&best->child);
+  *best = (choice){child, plan->form, plan->swapped, seconds, excess};
+}
+
+static void set_filter(falt_cuda_winograd_args *a, const falt_tensor *w) {
+  a->w_group = falt_igemm_stride(w, FALT_G);
+  a->w_row = falt_igemm_stride(w, FALT_K);
+  a->w_channel = falt_igemm_stride(w, FALT_C);
+  for (int i = 0; i < 2; i++) a->w_axis[i] = falt_igemm_stride(w, FALT_H + i);
+}
+
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  const falt_problem *p = &base->problem;
+  choice best = {0};
+  falt_cuda_winograd_set_source(&plan->args, p, &p->input);
+  falt_cuda_winograd_set_result(&plan->args, &p->output, &p->residual);
+  set_filter(&plan->args, &p->filter);
+  falt_refuse(ask, "its tiles or its channels are more than one launch can number");
+  for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++)
+    for (int swapped = 0; swapped < 2; swapped++)
+      if (set_sizes(plan, &falt_cuda_winograd_forms[i], swapped)) try_child(plan, ask, &best);
+  if (!best.child) return ask->reason;
+  set_sizes(plan, best.form, best.swapped);
+  plan->child = best.child;
+  lay_memory(plan, &base->layout);
+  plan->child_at = falt_place_child(&base->layout, plan->child);
+  base->workspace = base->layout.total;
+  base->cost =
+      (falt_cost){best.seconds, falt_cuda_winograd_error(plan->form, plan->args.tiles, plan->form->least_tiles)};
+  return NULL;
+}
+
+static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
+  static const falt_cuda_steps steps = {sizeof(wgrad_plan), {execute, print, destroy, ready}, refusal, choose};
+  return falt_cuda_plan_make(&steps, solver, ask);
+}
+
+extern const falt_solver falt_solver_cuda_winograd_wgrad;
+const falt_solver falt_solver_cuda_winograd_wgrad = {
+    .name = "cuda-winograd-wgrad", .device_kind = "cuda", .mixes = true, .plan = plan_wgrad};

@@ -1,0 +1,70 @@
+// The result of cuda-winograd-wgrad: dw = G^T m G of every pair of an output channel and a channel. One thread
+// a pair; LANES neighbouring threads have neighbouring channels, or output channels. Where a tap is not finite, the
+// thread computes all of them again, output by output.
+//
+// Compile-time parameters: ROWS_FIRST (1: neighbouring threads have neighbouring output channels), and those of
+// cuda_winograd.cuh.
+
+#include "cuda_winograd.cuh"
+#include "ptx/early.cuh"
+
+// The sum of tap (r, s), output by output.
+__device__ inline float direct_sum(const Args &a, const float *x, const float *y, int r, int s) {
+  float sum = 0;
+  for (i64 plane = 0; plane < a.images * a.planes; plane++)
+    for (int u = 0; u < a.out[0]; u++)
+      for (int v = 0; v < a.out[1]; v++) {
+        const int i = index_at(a, 0, u + r - a.pad[0]), j = index_at(a, 1, v + s - a.pad[1]);
+        const bool inside = i >= 0 && j >= 0;
+        if (!inside && !a.filled) continue;
+        const i64 n = plane / a.planes, d = plane % a.planes;
+        const i64 at = n * a.x_image + d * a.x_plane + i * a.x_axis[0] + j * a.x_axis[1];
+        sum += (inside ? x[at] : a.fill) * y[n * a.y_image + d * a.y_plane + u * a.y_axis[0] + v * a.y_axis[1]];
+      }
+  return sum;
+}
+
+__device__ inline void load_taps(const Args &a, const float *m, float g[TAPS][TAPS]) {
+  float t[SIZE][TAPS];
+#pragma unroll
+  for (int i = 0; i < SIZE; i++) {
+    float s[SIZE];
+#pragma unroll
+    for (int j = 0; j < SIZE; j++) s[j] = m[(i * SIZE + j) * a.groups * a.m_matrix];
+    transform_products(s, t[i]);
+  }
+#pragma unroll
+  for (int j = 0; j < TAPS; j++) {
+    float s[SIZE], line[TAPS];
+#pragma unroll
+    for (int i = 0; i < SIZE; i++) s[i] = t[i][j];
+    transform_products(s, line);
+#pragma unroll
+    for (int i = 0; i < TAPS; i++) g[i][j] = line[i];
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_wgrad(const __grid_constant__ Args a) {
+  await_stream();
+  const int inner = ROWS_FIRST ? a.rows : a.channels, outer = ROWS_FIRST ? a.channels : a.rows;
+  const Spot spot = spot_of(inner, outer);
+  if (spot.near >= inner || spot.far >= outer) return;
+  const i64 row = ROWS_FIRST ? spot.near : spot.far, c = ROWS_FIRST ? spot.far : spot.near;
+  float g[TAPS][TAPS], zero = 0;
+  load_taps(a, a.m + spot.group * a.m_matrix + row * a.m_row + c * a.m_column, g);
+#pragma unroll
+  for (int i = 0; i < TAPS * TAPS; i++) zero += 0 * g[i / TAPS][i % TAPS];
+  float *w = a.w + spot.group * a.w_group + row * a.w_row + c * a.w_channel;
+  if (zero != 0) {
+    const float *x = a.x + spot.group * a.x_group + c * a.x_channel,
+                *y = a.y + spot.group * a.y_group + row * a.y_channel;
+#pragma unroll 1
+    for (int tap = 0; tap < TAPS * TAPS; tap++) {
+      const int r = tap / TAPS, s = tap % TAPS;
+      w[r * a.w_axis[0] + s * a.w_axis[1]] = direct_sum(a, x, y, r, s);
+    }
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < TAPS * TAPS; i++) w[i / TAPS * a.w_axis[0] + i % TAPS * a.w_axis[1]] = g[i / TAPS][i % TAPS];
+}
