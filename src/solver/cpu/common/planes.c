@@ -117,6 +117,18 @@ void falt_planes_move(const falt_device *device, const falt_planes *planes) {
   falt_parallel_for(device->threads, planes->images * m.channel_blocks * m.pixel_blocks, move_task, &m);
 }
 
+void falt_planes_run(const falt_plan *child, const falt_operands *packed, falt_planes in, falt_planes out) {
+  const int64_t pieces = in.planar->size[FALT_N] / in.images;
+  for (int64_t i = 0; i < pieces && !falt_cancelled(); i++) {
+    const falt_progress_range all = falt_progress_enter((double)i / (double)pieces, (double)(i + 1) / (double)pieces);
+    in.first = out.first = i * in.images;
+    falt_planes_move(child->device, &in);
+    falt_plan_run(child, packed);
+    falt_planes_move(child->device, &out);
+    falt_progress_leave(all);
+  }
+}
+
 /* ---- estimate */
 
 /* Operations in the time of transposing an element, in the caches: what comes from memory is in the child's estimate.

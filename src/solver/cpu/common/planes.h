@@ -23,6 +23,10 @@ typedef struct falt_planes {
 /* Copies on all threads. Types that differ are converted, rounded to the nearest value, ties to even. */
 void falt_planes_move(const falt_device *device, const falt_planes *planes);
 
+/* Runs a child on all images of a batch, so many at a time: moves them in, runs it on the packed tensors, moves its
+ * output out. The operands have the packed tensors and the child's workspace. */
+void falt_planes_run(const falt_plan *child, const falt_operands *packed, falt_planes in, falt_planes out);
+
 /* How long that takes for the whole tensor. */
 double falt_planes_seconds(const falt_device *device, const falt_tensor *planar, falt_type type, bool back);
 

@@ -40,38 +40,30 @@ static falt_problem inner_problem(const nchw_plan *plan) {
 
 /* ---- execute */
 
-/* Images [first, first + plan->images) of a tensor to the workspace, or back from it. */
-static void transpose(const nchw_plan *plan, const falt_tensor *planar, const void *data, int64_t first, void *packed,
-                      bool back) {
-  falt_planes_move(plan->base.device, &(falt_planes){.planar = planar,
-                                                     .data = (void *)(uintptr_t)data,
-                                                     .first = first,
-                                                     .images = plan->images,
-                                                     .channel = FALT_G,
-                                                     .type = FALT_F32,
-                                                     .packed = packed,
-                                                     .back = back});
+/* Both tensors between their planes and the workspace. */
+static falt_planes planes_of(const nchw_plan *plan, const falt_tensor *planar, const void *data, void *packed,
+                             bool back) {
+  return (falt_planes){.planar = planar,
+                       .data = (void *)(uintptr_t)data,
+                       .images = plan->images,
+                       .channel = FALT_G,
+                       .type = FALT_F32,
+                       .packed = packed,
+                       .back = back};
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const nchw_plan *plan = (const nchw_plan *)base;
   const bool forward = base->problem.operation == FALT_FORWARD;
   falt_problem p = base->problem;
-  char *workspace = operands->workspace;
+  char *workspace = operands->workspace, *source = workspace + plan->source, *result = workspace + plan->result;
   falt_operands inner = *operands;
   inner.workspace = workspace + plan->inner;
-  inner.input = workspace + (forward ? plan->source : plan->result);
-  inner.output = workspace + (forward ? plan->result : plan->source);
-  for (int64_t i = 0; i < plan->pieces && !falt_cancelled(); i++) {
-    const int64_t first = i * plan->images;
-    const falt_progress_range all =
-        falt_progress_enter((double)i / (double)plan->pieces, (double)(i + 1) / (double)plan->pieces);
-    transpose(plan, source_of(&p), forward ? operands->input : operands->output, first, workspace + plan->source,
-              false);
-    falt_plan_run(plan->child, &inner);
-    transpose(plan, result_of(&p), forward ? operands->output : operands->input, first, workspace + plan->result, true);
-    falt_progress_leave(all);
-  }
+  inner.input = forward ? source : result;
+  inner.output = forward ? result : source;
+  falt_planes_run(plan->child, &inner,
+                  planes_of(plan, source_of(&p), forward ? operands->input : operands->output, source, false),
+                  planes_of(plan, result_of(&p), forward ? operands->output : operands->input, result, true));
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -50,6 +50,17 @@ void falt_byte_lines_init(falt_byte_lines *lines, const falt_rows *rows, const f
 
 /* ---- lines */
 
+/* One worker on one task. */
+typedef struct byte_walk {
+  const falt_byte_lines *lines;
+  const falt_rows *rows;
+  const falt_operands *operands;
+  falt_row_task task;
+  char *scratch;
+  int64_t first; /* the task's first input row */
+  int64_t ready; /* rows that were brought, from there on */
+} byte_walk;
+
 /* Positions [begin, end) of a line, from `first` on, which the boundary puts there. */
 static void bring_outside(const falt_rows *rows, const uint8_t *source, int64_t first, int64_t begin, int64_t end,
                           uint8_t *line) {
@@ -64,7 +75,7 @@ static void bring_outside(const falt_rows *rows, const uint8_t *source, int64_t 
 }
 
 /* One line: the columns under the filter, and zeros behind them. */
-static void bring_row(const falt_byte_walk *w, int64_t y, uint8_t *line) {
+static void bring_row(const byte_walk *w, int64_t y, uint8_t *line) {
   const falt_rows *rows = w->rows;
   const falt_axis *axis = &rows->axis[2];
   const int64_t first = w->task.begin[2] - axis->pad[0];
@@ -84,20 +95,20 @@ static void bring_row(const falt_byte_walk *w, int64_t y, uint8_t *line) {
   bring_outside(rows, source, first, end, count, line);
 }
 
-static uint8_t *line_of(const falt_byte_walk *w, int64_t row) {
+static uint8_t *line_of(const byte_walk *w, int64_t row) {
   return (uint8_t *)w->scratch + w->lines->ring + (size_t)(row % w->lines->slots) * w->lines->pitch;
 }
 
-falt_byte_walk falt_byte_walk_open(const falt_byte_lines *lines, const falt_rows *rows, const falt_operands *operands,
-                                   int64_t task, void *scratch) {
-  falt_byte_walk w = {.lines = lines, .rows = rows, .operands = operands, .scratch = scratch};
+static byte_walk walk_open(const falt_byte_lines *lines, const falt_rows *rows, const falt_operands *operands,
+                           int64_t task, void *scratch) {
+  byte_walk w = {.lines = lines, .rows = rows, .operands = operands, .scratch = scratch};
   w.task = falt_rows_task(rows, lines->block, task);
   w.first = w.task.begin[1] - rows->axis[1].pad[0];
   return w;
 }
 
-/* Lines behind the last row that is needed repeat it. */
-void falt_byte_walk_block(falt_byte_walk *w, int64_t y, const uint8_t **list, void **out) {
+/* Where the kernel's block at output row y reads and writes. Lines behind the last row that is needed repeat it. */
+static void walk_block(byte_walk *w, int64_t y, const uint8_t **list, void **out) {
   const int64_t tile = w->lines->rows, count = falt_min(tile, w->task.end[1] - y);
   const int64_t top = y - w->task.begin[1], last = top + count + w->rows->taps[1] - 2;
   for (; w->ready <= last; w->ready++) bring_row(w, w->first + w->ready, line_of(w, w->ready));
@@ -105,4 +116,36 @@ void falt_byte_walk_block(falt_byte_walk *w, int64_t y, const uint8_t **list, vo
   for (int64_t p = 0; p < tile; p++)
     out[p] = p < count ? falt_rows_target(w->rows, w->operands->output, w->task.slice, 0, y + p, w->task.begin[2])
                        : w->scratch + w->lines->idle;
+}
+
+/* ---- execute */
+
+/* Of the largest kernel: the rows of a block, and with them its taps down a column. */
+enum { MOST_ROWS = 16, MOST_LINES = MOST_ROWS + 1024 };
+
+typedef struct execution {
+  const falt_plan *plan;
+  const falt_byte_lines *lines;
+  const falt_rows *rows;
+  const falt_operands *operands;
+  falt_byte_kernel *kernel;
+} execution;
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const execution *run = context;
+  const uint8_t *list[MOST_LINES];
+  void *out[MOST_ROWS];
+  byte_walk walk = walk_open(run->lines, run->rows, run->operands, index, scratch);
+  const int64_t n = (walk.task.end[2] - walk.task.begin[2]) * run->rows->pixel;
+  for (int64_t y = walk.task.begin[1]; y < walk.task.end[1] && !falt_cancelled(); y += run->lines->rows) {
+    walk_block(&walk, y, list, out);
+    run->kernel(run->plan, list, out, n, scratch);
+  }
+}
+
+void falt_byte_lines_run(const falt_plan *plan, const falt_byte_lines *lines, const falt_rows *rows,
+                         const falt_operands *operands, falt_byte_kernel *kernel) {
+  execution run = {plan, lines, rows, operands, kernel};
+  const falt_row_job job = {run_task, &run, falt_rows_task_count(rows, lines->block), lines->scratch.total};
+  falt_rows_run(plan->device, &job, operands->workspace);
 }

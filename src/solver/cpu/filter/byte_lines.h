@@ -23,20 +23,12 @@ const char *falt_byte_lines_refusal(const falt_rows *rows, const falt_problem *p
 void falt_byte_lines_init(falt_byte_lines *lines, const falt_rows *rows, const falt_device *device, int64_t tile,
                           int64_t strip, size_t beyond);
 
-/* One worker on one task. */
-typedef struct falt_byte_walk {
-  const falt_byte_lines *lines;
-  const falt_rows *rows;
-  const falt_operands *operands;
-  falt_row_task task;
-  char *scratch;
-  int64_t first; /* the task's first input row */
-  int64_t ready; /* rows that were brought, from there on */
-} falt_byte_walk;
+/* One block of a task: `rows` + R - 1 input lines and `rows` output rows, each of `n` elements, as the kernel takes
+ * them; scratch: the worker's. */
+typedef void falt_byte_kernel(const falt_plan *plan, const uint8_t **list, void **out, int64_t n, char *scratch);
 
-falt_byte_walk falt_byte_walk_open(const falt_byte_lines *lines, const falt_rows *rows, const falt_operands *operands,
-                                   int64_t task, void *scratch);
-/* Where the kernel's block at output row y reads and writes: `rows` + R - 1 lines to list, `rows` addresses to out. */
-void falt_byte_walk_block(falt_byte_walk *walk, int64_t y, const uint8_t **list, void **out);
+/* Executes a plan of byte lines: all tasks on all threads, block after block. */
+void falt_byte_lines_run(const falt_plan *plan, const falt_byte_lines *lines, const falt_rows *rows,
+                         const falt_operands *operands, falt_byte_kernel *kernel);
 
 #endif

@@ -24,41 +24,24 @@ typedef struct direct_u8_plan {
 
 /* ---- execute */
 
-typedef struct execution {
-  const direct_u8_plan *plan;
-  const falt_operands *operands;
-} execution;
-
-static void run_task(void *context, int64_t index, void *scratch) {
-  const execution *run = context;
-  const direct_u8_plan *plan = run->plan;
-  const falt_rows *rows = &plan->rows;
-  const uint8_t *list[FALT_DIRECT_U8_ROWS + MOST_TAPS];
-  void *out[FALT_DIRECT_U8_ROWS];
-  falt_byte_walk walk = falt_byte_walk_open(&plan->lines, rows, run->operands, index, scratch);
-  for (int64_t y = walk.task.begin[1]; y < walk.task.end[1] && !falt_cancelled(); y += plan->lines.rows) {
-    falt_byte_walk_block(&walk, y, list, out);
-    plan->kernels->sums(&(falt_direct_u8_call){.rows = list,
-                                               .taps = plan->taps,
-                                               .out = out,
-                                               .type = rows->out_type,
-                                               .n = (walk.task.end[2] - walk.task.begin[2]) * rows->pixel,
-                                               .r = (int)rows->taps[1],
-                                               .words = plan->words,
-                                               .step = plan->step,
-                                               .scale = plan->scale,
-                                               .stream = plan->stream});
-  }
+static void run_block(const falt_plan *base, const uint8_t **list, void **out, int64_t n, char *scratch) {
+  const direct_u8_plan *plan = (const direct_u8_plan *)base;
+  (void)scratch;
+  plan->kernels->sums(&(falt_direct_u8_call){.rows = list,
+                                             .taps = plan->taps,
+                                             .out = out,
+                                             .type = plan->rows.out_type,
+                                             .n = n,
+                                             .r = (int)plan->rows.taps[1],
+                                             .words = plan->words,
+                                             .step = plan->step,
+                                             .scale = plan->scale,
+                                             .stream = plan->stream});
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const direct_u8_plan *plan = (const direct_u8_plan *)base;
-  execution run = {plan, operands};
-  const falt_row_job job = {.run = run_task,
-                            .context = &run,
-                            .tasks = falt_rows_task_count(&plan->rows, plan->lines.block),
-                            .scratch = plan->lines.scratch.total};
-  falt_rows_run(base->device, &job, operands->workspace);
+  falt_byte_lines_run(base, &plan->lines, &plan->rows, operands, run_block);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

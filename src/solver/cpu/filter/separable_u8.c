@@ -24,11 +24,6 @@ typedef struct separable_u8_plan {
 
 /* ---- execute */
 
-typedef struct execution {
-  const separable_u8_plan *plan;
-  const falt_operands *operands;
-} execution;
-
 static falt_separable_u8_taps taps_of(const separable_u8_plan *plan, int axis) {
   return (falt_separable_u8_taps){plan->taps[axis], (int)plan->rows.taps[1 + axis], plan->symmetric[axis]};
 }
@@ -37,34 +32,21 @@ static int step_of(const falt_rows *rows) {
   return (int)(rows->pixel * rows->axis[2].dilation);
 }
 
-static void run_task(void *context, int64_t index, void *scratch) {
-  const execution *run = context;
-  const separable_u8_plan *plan = run->plan;
-  const uint8_t *list[FALT_SEPARABLE_U8_ROWS + MOST_TAPS];
-  void *out[FALT_SEPARABLE_U8_ROWS];
-  falt_byte_walk walk = falt_byte_walk_open(&plan->lines, &plan->rows, run->operands, index, scratch);
-  const falt_separable_u8_call call = {.rows = list,
-                                       .out = out,
-                                       .along_y = taps_of(plan, 0),
-                                       .along_x = taps_of(plan, 1),
-                                       .step = step_of(&plan->rows),
-                                       .n = (walk.task.end[2] - walk.task.begin[2]) * plan->rows.pixel,
-                                       .stream = plan->stream,
-                                       .space = (char *)scratch + plan->space};
-  for (int64_t y = walk.task.begin[1]; y < walk.task.end[1] && !falt_cancelled(); y += plan->lines.rows) {
-    falt_byte_walk_block(&walk, y, list, out);
-    plan->kernels->run(&call);
-  }
+static void run_block(const falt_plan *base, const uint8_t **list, void **out, int64_t n, char *scratch) {
+  const separable_u8_plan *plan = (const separable_u8_plan *)base;
+  plan->kernels->run(&(falt_separable_u8_call){.rows = list,
+                                               .out = out,
+                                               .along_y = taps_of(plan, 0),
+                                               .along_x = taps_of(plan, 1),
+                                               .step = step_of(&plan->rows),
+                                               .n = n,
+                                               .stream = plan->stream,
+                                               .space = scratch + plan->space});
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const separable_u8_plan *plan = (const separable_u8_plan *)base;
-  execution run = {plan, operands};
-  const falt_row_job job = {.run = run_task,
-                            .context = &run,
-                            .tasks = falt_rows_task_count(&plan->rows, plan->lines.block),
-                            .scratch = plan->lines.scratch.total};
-  falt_rows_run(base->device, &job, operands->workspace);
+  falt_byte_lines_run(base, &plan->lines, &plan->rows, operands, run_block);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -22,25 +22,17 @@ typedef struct nchw_plan {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const nchw_plan *plan = (const nchw_plan *)base;
   const falt_problem *p = &base->problem;
-  const int64_t pieces = p->input.size[FALT_N] / plan->images;
   char *workspace = operands->workspace;
   falt_operands inner = *operands;
   inner.workspace = workspace + plan->inner;
   inner.input = workspace + plan->input;
   inner.output = workspace + plan->output;
-  falt_planes in = {
+  const falt_planes in = {
       &p->input, (void *)(uintptr_t)operands->input, 0, plan->images, FALT_C, p->input.type, workspace + plan->input,
       false};
-  falt_planes out = {&p->output,     operands->output,         0,   plan->images, FALT_C,
-                     p->output.type, workspace + plan->output, true};
-  for (int64_t i = 0; i < pieces && !falt_cancelled(); i++) {
-    const falt_progress_range all = falt_progress_enter((double)i / (double)pieces, (double)(i + 1) / (double)pieces);
-    in.first = out.first = i * plan->images;
-    falt_planes_move(base->device, &in);
-    falt_plan_run(plan->child, &inner);
-    falt_planes_move(base->device, &out);
-    falt_progress_leave(all);
-  }
+  const falt_planes out = {&p->output,     operands->output,         0,   plan->images, FALT_C,
+                           p->output.type, workspace + plan->output, true};
+  falt_planes_run(plan->child, &inner, in, out);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
