@@ -111,3 +111,31 @@ def test_signatures():
     for name in set(ours.__all__) - {"sepfir2d"}:  # scipy's is compiled and has none
         a, b = (inspect.signature(getattr(m, name)).parameters.values() for m in (ours, theirs))
         assert [(p.name, p.default, p.kind) for p in a] == [(p.name, p.default, p.kind) for p in b], name
+
+
+@pytest.mark.parametrize("samples", [127, 128, 4096, 70001])
+@pytest.mark.parametrize("dtype", ["f8", "c16"])
+def test_feedback_in_groups_of_blocks(random, samples, dtype):
+    """Long signals of one line and of many, with states in and out; an unstable filter's zeros stay zeros."""
+    for lines in (1, 40):
+        x = random.standard_normal((lines, samples)).astype(dtype)
+        for b, a in (theirs.butter(4, 0.2), ([1.0], [1, -0.99]), ([1, 2, 3, 4, 5, 6], [2, 0.5])):
+            zi = random.standard_normal((lines, max(len(a), len(b)) - 1)).astype(dtype)
+            for got, want in zip(ours.lfilter(b, a, x, zi=zi), theirs.lfilter(b, a, x, zi=zi)):
+                assert np.allclose(got, want, rtol=1e-9, atol=1e-9 * abs(want).max())
+    assert not ours.lfilter([1.0], [1.0, -3.0], np.zeros(samples)).any()
+
+
+@pytest.mark.parametrize("dtype", ["f2", "f4", "f8", "c8", "c16", "i4"])
+@pytest.mark.parametrize("shapes", [((5000,), (9,)), ((5000,), (900,)), ((60, 70), (33, 20)), ((10, 20, 30), (3, 3, 3))])
+def test_fftconvolve_by_either_way(random, dtype, shapes, monkeypatch):
+    """The library's plan and numpy's transforms give the same values, types and shapes as scipy."""
+    x, h = ((random.standard_normal(n) * 9 + (1j if dtype[0] == "c" else 0)).astype(dtype) for n in shapes)
+    for mode in ("full", "same", "valid"):
+        want = theirs.fftconvolve(x, h, mode)
+        for sums in (True, False):
+            monkeypatch.setattr(ours, "_sums_are_faster", lambda *a, sums=sums: sums)
+            got = ours.fftconvolve.__wrapped__(x, h, mode)  # not what calls like it are known to be
+            size = 1e-3 if dtype == "f2" else 1e-5 if want.dtype.char in "fF" else 1e-12
+            assert got.dtype == want.dtype and got.shape == want.shape
+            assert np.allclose(got, want, rtol=size, atol=size * abs(want).max())

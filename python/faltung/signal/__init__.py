@@ -191,14 +191,18 @@ def correlation_lags(in1_len: int, in2_len: int, mode: str = "full") -> np.ndarr
     raise ValueError(f"Mode {mode} is invalid")
 
 
+@quick
 def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
-    """Convolution by Fourier transforms, in floating point; as scipy.signal.fftconvolve.
+    """Convolution in floating point; as scipy.signal.fftconvolve.
+
+    By the library's plan (a sum, or transforms tile by tile) where that is predicted to be faster than numpy's transforms
+    of the whole arrays.
 
     >>> from faltung import signal
     >>> signal.fftconvolve([1.0, 2, 3], [0, 1, 1]).round(12)
     array([0., 1., 3., 5., 3.])
     """
-    return _spectral(in1, in2, mode, axes, False)
+    return _spectral(in1, in2, mode, axes)
 
 
 @quick
@@ -211,10 +215,10 @@ def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
     >>> signal.oaconvolve([1.0, 2, 3], [0, 1, 1]).round(12)
     array([0., 1., 3., 5., 3.])
     """
-    return _spectral(in1, in2, mode, axes, True)
+    return _spectral(in1, in2, mode, axes)
 
 
-def _spectral(in1: Any, in2: Any, mode: str, axes: Any, may_sum: bool) -> Any:
+def _spectral(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
     library, x, h, like = _pair(in1, in2)
     if x.ndim == h.ndim == 0:
         return x * h
@@ -230,7 +234,7 @@ def _spectral(in1: Any, in2: Any, mode: str, axes: Any, may_sum: bool) -> Any:
     if not axes:
         return _back(_centred(x * h, x.shape, h.shape, mode, axes), like)
     floats = np.result_type(x, h, np.float32 if np.result_type(x, h).kind in "fc" else np.float64)
-    if may_sum and all(h.shape[a] == 1 for a in range(h.ndim) if a not in axes) and floats.itemsize <= 16 and \
+    if all(h.shape[a] == 1 for a in range(h.ndim) if a not in axes) and floats.itemsize <= 16 and \
             floats.char not in "gG" and _sums_are_faster(x, h):
         start, size = _frame(mode, x.shape, h.shape)
         fixed = [a for a in range(x.ndim) if a not in axes]

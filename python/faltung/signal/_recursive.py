@@ -1,4 +1,8 @@
-"""lfilter: FIR filters by the library; recursive ones in blocks, by matrices that step the filter's state."""
+"""lfilter: FIR filters by the library; recursive ones in blocks, by matrices that step the filter's state.
+
+The recursion is linear in samples and state, so a block is one matrix product, and so is a step of the state over a
+block or a group of blocks. Everything is computed in double.
+"""
 from __future__ import annotations
 
 import functools
@@ -10,6 +14,8 @@ import numpy as np
 from ._convolution import part
 
 BLOCK = 64
+GROUP = 32  # blocks
+CHUNK = 1 << 18  # samples of all lines
 
 
 def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
@@ -102,13 +108,52 @@ def _matrix(b: bytes, a: bytes, dtype: type, count: int) -> np.ndarray:
 
 
 def _blocks(b: np.ndarray, a: np.ndarray, x: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A block of samples and the state make, by one matrix, a block of results and the next state."""
+    """Chunks of blocks: one product gives every block's results and next state from a zero state, a scan the states
+    between the blocks, a second product what those add."""
     wide = np.complex128 if x.dtype.kind == "c" else np.float64
     names = b.astype(wide).tobytes(), a.astype(wide).tobytes(), wide
-    out = np.empty(x.shape, x.dtype)
-    for i in range(0, x.shape[1], BLOCK):
-        block = x[:, i: i + BLOCK]
-        count = block.shape[1]
-        row = np.concatenate([block, held], axis=1, dtype=wide) @ _matrix(*names, count)
-        out[:, i: i + count], held = row[:, :count], row[:, count:]
+    matrix = _matrix(*names, BLOCK)
+    out, held = np.empty(x.shape, x.dtype), held.astype(wide)
+    lines, samples = x.shape
+    chunk = max(CHUNK // lines // BLOCK, 1) * BLOCK
+    end = samples // BLOCK * BLOCK
+    for begin in range(0, end, chunk):
+        part = x[:, begin: min(begin + chunk, end)]
+        forced = part.reshape(lines, -1, BLOCK).astype(wide, copy=False) @ matrix[:BLOCK]
+        states, held = _scan(forced[..., BLOCK:], matrix[BLOCK:, BLOCK:], held)
+        results = forced[..., :BLOCK] + states @ matrix[BLOCK:, :BLOCK]
+        out[:, begin: begin + part.shape[1]] = results.reshape(lines, -1)
+    if end < samples:
+        rest = x[:, end:]
+        row = np.concatenate([rest, held], axis=1, dtype=wide) @ _matrix(*names, rest.shape[1])
+        out[:, end:], held = row[:, : rest.shape[1]], row[:, rest.shape[1]:]
     return out, held
+
+
+def _scan(added: np.ndarray, step: np.ndarray, held: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(states before each block, state after the last): s' = s @ step + added, of every line."""
+    lines, count, order = added.shape
+    states = np.empty_like(added)
+    groups = count // GROUP
+    with np.errstate(over="ignore", invalid="ignore"):  # unstable filters go block by block
+        leap = np.linalg.matrix_power(step, GROUP)
+    if groups > 1 and np.isfinite(leap).all():  # all groups at once from zero, then their first states, then all again
+        inner = added[:, : groups * GROUP].reshape(lines, groups, GROUP, order)
+        total = np.zeros((lines, groups, order), added.dtype)
+        for i in range(GROUP):
+            total = total @ step + inner[:, :, i]
+        first = np.empty_like(total)
+        for g in range(groups):
+            first[:, g] = held
+            held = held @ leap + total[:, g]
+        into = np.empty_like(inner)
+        for i in range(GROUP):
+            into[:, :, i] = first
+            first = first @ step + inner[:, :, i]
+        states[:, : groups * GROUP] = into.reshape(lines, -1, order)
+    else:
+        groups = 0
+    for i in range(groups * GROUP, count):
+        states[:, i] = held
+        held = held @ step + added[:, i]
+    return states, held
