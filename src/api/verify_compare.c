@@ -204,7 +204,7 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && plan->spreads;
     c.factors = (v->factors || v->problem->factors) && plan->factors;
     c.mixes = plan->mixes;
-    if (c.mixes && v->problem->operation == FALT_BACKWARD_DATA) falt_tensor_visit(&o->tensor, see_magnitude, &c);
+    if (c.mixes && falt_operations[v->problem->operation].is_gradient) falt_tensor_visit(&o->tensor, see_magnitude, &c);
     c.splits = v->filling == FALT_FILL_NOT_FINITE && plan->splits;
     c.hides = hides_terms(v->problem);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {
