@@ -8,7 +8,7 @@
 
 #include "core/memory.h"
 #include "planner/planner.h"
-#include "solver/cpu/common/rows.h"
+#include "solver/common/tasks.h"
 #include "solver/rewrite/fuse_pool.h"
 #include "solver/rewrite/row_bands.h"
 

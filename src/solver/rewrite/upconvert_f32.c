@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "solver/cpu/common/rows.h"
+#include "solver/common/tasks.h"
 #include "solver/rewrite/row_bands.h"
 
 /* f32 represents every f16, bf16 and integer of up to 16 bits, so sums are f32 sums, and integer sums below 2^24 are

@@ -4,8 +4,6 @@
 
 #include <math.h>
 
-#include "core/shares.h"
-
 /* ------------------------------------------------------------------------------------------ the problem in rows */
 
 static bool clips(const falt_problem *problem, falt_row_epilogue *epilogue) {
@@ -234,49 +232,4 @@ falt_row_task falt_rows_task(const falt_rows *rows, const int64_t block[3], int6
   }
   task.slice = index;
   return task;
-}
-
-/* In the workspace, after all scratch. */
-typedef struct queue {
-  const falt_row_job *job;
-  char *scratch;
-  size_t pitch;
-  int64_t workers;
-  falt_share share[]; /* of each worker */
-} queue;
-
-static size_t scratch_pitch(size_t scratch) {
-  return (scratch + FALT_ALIGN - 1) / FALT_ALIGN * FALT_ALIGN;
-}
-
-static size_t queue_bytes(const falt_device *device) {
-  return sizeof(queue) + (size_t)falt_threads_count(device->threads) * sizeof(falt_share);
-}
-
-void falt_rows_place(falt_memory_layout *layout, const falt_device *device, const falt_memory_layout *scratch) {
-  falt_place_each(layout, falt_threads_count(device->threads), scratch);
-  falt_place_part(layout, queue_bytes(device));
-}
-
-static void work(void *context, int64_t worker) {
-  queue *q = context;
-  void *scratch = q->scratch + (size_t)worker * q->pitch;
-  falt_taker taker = falt_taker_of(q->share, q->workers, worker);
-  for (int64_t task; !falt_cancelled() && falt_take(&taker, &task);) {
-    q->job->run(q->job->context, task, scratch);
-    if (falt_progress_due())
-      falt_progress_at((double)falt_shares_taken(q->share, q->workers, q->job->tasks) / (double)q->job->tasks);
-  }
-}
-
-void falt_rows_run(const falt_device *device, const falt_row_job *job, void *workspace) {
-  const size_t pitch = scratch_pitch(job->scratch);
-  queue *q = (queue *)(void *)((char *)workspace + (size_t)falt_threads_count(device->threads) * pitch);
-  if (job->tasks < 1) return;
-  q->job = job;
-  q->workers = falt_min(falt_threads_count(device->threads), job->tasks);
-  q->scratch = workspace;
-  q->pitch = pitch;
-  falt_shares_cut(q->share, q->workers, job->tasks);
-  falt_parallel_for(device->threads, q->workers, work, q);
 }

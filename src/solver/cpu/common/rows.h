@@ -3,6 +3,7 @@
 #define FALT_SOLVER_CPU_COMMON_ROWS_H
 
 #include "planner/planner.h"
+#include "solver/common/tasks.h"
 #include "solver/cpu/filter/filter_kernels.h"
 
 /* A problem with one channel in and out per group is a set of independent slices (batch x group; interleaved pixels
@@ -138,19 +139,5 @@ typedef struct falt_row_task {
 /* Boxes of at most block[] outputs, x innermost, then y, z, slice (groups inside batch). */
 int64_t falt_rows_task_count(const falt_rows *rows, const int64_t block[3]);
 falt_row_task falt_rows_task(const falt_rows *rows, const int64_t block[3], int64_t index);
-
-/* A body run once for each task, by as many workers as the device has threads; each worker has its own scratch for all
- * the tasks that it takes, so nothing is shared and nothing waits. */
-typedef struct falt_row_job {
-  void (*run)(void *context, int64_t task, void *scratch);
-  void *context;
-  int64_t tasks;
-  size_t scratch; /* bytes of one worker: the total of its layout */
-} falt_row_job;
-
-/* Adds the workspace of falt_rows_run to an empty layout: all workers' scratch, and behind it the queue of tasks.
- * *scratch must outlive the layout. */
-void falt_rows_place(falt_memory_layout *layout, const falt_device *device, const falt_memory_layout *scratch);
-void falt_rows_run(const falt_device *device, const falt_row_job *job, void *workspace);
 
 #endif
