@@ -40,13 +40,10 @@ def patch(*, verbose: bool = False) -> list[str]:
     True
     >>> faltung.unpatch()
     """
-    table = pairs()
+    table = {id(theirs): ours for theirs, ours in pairs().items()}  # some programs' objects fail when hashed
     for module in _homes():
         for name, value in list(getattr(module, "__dict__", {}).items()):
-            try:
-                ours = table.get(value)
-            except TypeError:  # not hashable: no function
-                continue
+            ours = table.get(id(value))
             if ours is not None:
                 setattr(module, name, ours)
                 _replaced.append((module, name, value))

@@ -37,3 +37,15 @@ def test_program_that_is_not_changed(tmp_path):
         assert "faltung: in the place of" in done.stderr and "scipy.ndimage.sobel" in done.stderr
     assert subprocess.run([*run, "-q", str(path)], capture_output=True, text=True).stderr == ""
     assert subprocess.run(run, capture_output=True, text=True).returncode == 1
+
+
+def test_objects_that_cannot_be_hashed(monkeypatch):
+    """Modules may hold objects whose hash raises anything; they stay as they are."""
+
+    class Strange:
+        def __hash__(self):
+            raise NameError("no hash")
+
+    monkeypatch.setattr(sys.modules[__name__], "strange", Strange(), raising=False)
+    with faltung.patched():
+        assert scipy.ndimage.sobel is faltung.ndimage.sobel
