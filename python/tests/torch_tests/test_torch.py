@@ -1,4 +1,6 @@
 """faltung.torch beside torch: values, first and second derivatives, opcheck, torch.compile, modules, threads."""
+import shutil
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -154,6 +156,20 @@ def test_modules_and_compile():
     reference(x).sum().backward()
     for a, b in zip(changed.parameters(), reference.parameters()):
         close(a.grad, b.grad, 1e-3)
+
+
+@pytest.mark.skipif(not (shutil.which("g++") or shutil.which("clang++")), reason="inductor needs a C++ compiler")
+def test_compile_by_inductor(tmp_path, monkeypatch):
+    """torch.compile's default backend: values and gradients through our operator between fused torch code."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    x, w, b = (torch.randn(s, dtype=D, requires_grad=True) for s in ((2, 4, 9, 9), (4, 4, 3, 3), (4,)))
+
+    def gradients(conv2d, wrap):
+        y = wrap(lambda: torch.relu(conv2d(torch.sin(x), w, b, padding=1) * 2))()
+        return y, *torch.autograd.grad((y * y).sum(), (x, w, b))
+
+    for got, want in zip(gradients(ours.conv2d, lambda f: torch.compile(f, fullgraph=True)), gradients(F.conv2d, lambda f: f)):
+        close(got, want, 1e-9)
 
 
 class Block(torch.nn.Module):
