@@ -15,6 +15,20 @@ from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
 
+
+def _check_interpreter() -> None:
+    """The library's threads and devices belong to the main interpreter."""
+    for name in ("_interpreters", "_xxsubinterpreters"):  # since 3.13, before
+        try:
+            interpreters = importlib.import_module(name)
+        except ImportError:
+            continue
+        if interpreters.get_current() != interpreters.get_main():
+            raise ImportError("faltung: sub-interpreters cannot import it; use threads or processes")
+        return
+
+
+_check_interpreter()
 _HOMES = {
     "_core": ("correlate", "convolve", "library_version"),
     "_device": ("Device", "cpu", "cuda", "devices"),
