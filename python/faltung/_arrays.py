@@ -129,7 +129,7 @@ class Cupy(Numpy):
 
     @staticmethod
     def stream(device: int | None) -> int:
-        return sys.modules["cupy"].cuda.get_current_stream().ptr
+        return sys.modules["cupy"].cuda.get_current_stream(device).ptr
 
     @staticmethod
     def host(array: Any) -> np.ndarray:

@@ -69,9 +69,10 @@ def run(library: Any, source: View, target: View, kernel: Kernel) -> None:
         else:
             note(_SEVERAL)
         return
-    stream, workspace = plan._place(library, target.owner)
+    stream, workspace, held = plan._place(library, target.owner)
     for a, b in pieces.offsets:
         plan.run(source.pointer + a, None, target.pointer + b, stream=stream, workspace=workspace)
+    del held
 
 
 def _digest(taps: np.ndarray) -> bytes:

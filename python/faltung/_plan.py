@@ -214,8 +214,10 @@ class Plan:
         tensor = {"residual": "input"}.get(self._writes, self._writes)
         named[self._writes], owner = self._pointer("out", tensor, result, writes=True)
         owners.append(owner)
+        stream, workspace, held = self._place(library, owners[0])
         self.run(named.get("input"), named.get("filter"), named.get("output"), named.get("bias"), named.get("scale"),
-                 named.get("residual"), *self._place(library, owners[0]))
+                 named.get("residual"), stream, workspace)
+        del held
         return library.finish(result, owners[0]) if out is None else out
 
     def _quick(self, array: Any, out: Any) -> Any:
@@ -245,13 +247,15 @@ class Plan:
             return ()
         return dtype, shape, bytes_, result_dtype, result, result_bytes
 
-    def _place(self, library: Any, like: Any) -> tuple[int, int | None]:
-        """(stream, workspace): on a GPU the workspace is the array library's, ordered by the stream."""
+    def _place(self, library: Any, like: Any) -> tuple[int, int | None, Any]:
+        """(stream, workspace, its owner): on a GPU the workspace is the array library's, ordered by the stream.
+
+        The caller keeps the owner until the work is started: another thread's arrays may get its memory then."""
         if self.device.kind == "cpu":
-            return 0, None
+            return 0, None, None
         owner = library.empty((self.workspace + 64,), 0, like)
         address = library.view(owner).pointer
-        return library.stream(self.device.ordinal), address + (-address) % 64
+        return library.stream(self.device.ordinal), address + (-address) % 64, owner
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -400,3 +400,43 @@ def test_command_is_inside():
 
 def test_size_of_operands():
     assert ctypes.sizeof(_library.Operands) == 8 * ctypes.sizeof(ctypes.c_void_p)
+
+
+@pytest.mark.parametrize("module", ["_interpreters", "_xxsubinterpreters"])
+def test_sub_interpreters_are_refused(module):
+    code = f"""
+import {module} as interpreters
+run = getattr(interpreters, "exec", None) or interpreters.run_string
+run(interpreters.create(), '''
+try:
+    import faltung
+except ImportError as error:
+    print(error, flush=True)
+''')
+"""
+    out, err = child(code).communicate()
+    if "No module named" in err:
+        pytest.skip(f"this Python has no {module}")
+    assert out == "faltung: sub-interpreters cannot import it; use threads or processes\n", err
+
+
+def test_workspaces_are_held_until_the_work_is_started(random, monkeypatch):
+    """On a GPU the array library's memory must not go to another thread between its allocation and the launch."""
+    import weakref
+
+    class Owner(np.ndarray):
+        pass
+
+    plan, owners = faltung.plan("correlate h=8 w=8 r=3 s=3", np.ones((3, 3))), []
+
+    def place(library, like):
+        owner = np.empty(64).view(Owner)
+        owners.append(weakref.ref(owner))
+        return 0, None, owner
+
+    run = plan.run
+    monkeypatch.setattr(plan, "_place", place)
+    monkeypatch.setattr(plan, "run", lambda *a: (run(*a), owners.append(owners[0]() is not None)))
+    plan._one = ()
+    plan(random.random((8, 8)).astype("f4").T)
+    assert owners[1] is True and owners[0]() is None

@@ -123,10 +123,11 @@ def execute(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Te
     key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), None if w is None else (w.shape, w.stride()), y.shape,
            y.stride(), layer.key(), extras, current.get())
     plan = cache.get(key, lambda: _plan(operation, x, w, y, layer, extras))
-    stream, workspace = plan._place(Torch, x)
+    stream, workspace, held = plan._place(Torch, x)
     third = shape if shape is not None else residual
     plan.run(x.data_ptr(), None if w is None else w.data_ptr(), y.data_ptr(), None if bias is None else bias.data_ptr(), None,
              None if third is None else third.data_ptr(), stream, workspace)
+    del held
 
 
 def _nothing(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor) -> None:

@@ -1,0 +1,100 @@
+"""faltung on CuPy arrays beside scipy on the same values: every device, other streams, views, threads."""
+import threading
+
+import numpy as np
+import pytest
+
+theirs = pytest.importorskip("scipy.ndimage")
+cupy = pytest.importorskip("cupy")
+import faltung  # noqa: E402
+from faltung import ndimage as ours  # noqa: E402
+from faltung import signal  # noqa: E402
+
+
+def gpus():
+    try:
+        return cupy.cuda.runtime.getDeviceCount()
+    except cupy.cuda.runtime.CUDARuntimeError:
+        return 0
+
+
+pytestmark = pytest.mark.skipif(gpus() == 0, reason="no GPU")
+CALLS = {
+    "gaussian": lambda m, x: m.gaussian_filter(x, 1.7),
+    "uniform": lambda m, x: m.uniform_filter(x, 5, mode="wrap"),
+    "sobel": lambda m, x: m.sobel(x, mode="nearest"),
+    "laplace": lambda m, x: m.laplace(x, mode="mirror"),
+    "correlate": lambda m, x: m.correlate(x, WEIGHTS.reshape((1,) * (x.ndim - 2) + (3, 3)), mode="constant", cval=2.0),
+}
+WEIGHTS = np.arange(9.0).reshape(3, 3) / 9
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
+@pytest.mark.parametrize("shape", [(70, 90), (20, 33, 41)])
+def test_ndimage(random, call, dtype, shape):
+    x = random.integers(0, 200, shape).astype(dtype)
+    got, want = CALLS[call](ours, cupy.asarray(x)), CALLS[call](theirs, x)
+    assert isinstance(got, cupy.ndarray) and got.dtype == want.dtype
+    if dtype == "u1":  # sums are added in another order: one apart where they lie at an integer
+        assert np.abs(got.get().astype(int) - want.astype(int)).max() <= 1
+    else:
+        size = 1e-5 if dtype == "f4" else 1e-12
+        assert np.allclose(got.get(), want, rtol=size, atol=size * 200)
+
+
+def test_views(random):
+    x = random.random((50, 60)).astype("f4")
+    for view in (lambda a: a.T, lambda a: a[::-1, ::2], lambda a: a[3:, 5:-2]):
+        got = ours.gaussian_filter(view(cupy.asarray(x)), 2)
+        assert np.allclose(got.get(), theirs.gaussian_filter(view(x), 2), rtol=1e-5, atol=1e-5)
+
+
+def test_every_device(random):
+    x = random.random((64, 64)).astype("f4")
+    for ordinal in range(gpus()):
+        with cupy.cuda.Device(ordinal):
+            array = cupy.asarray(x)
+        got = ours.gaussian_filter(array, 2)  # another device is the current one
+        assert got.device.id == ordinal and np.allclose(got.get(), theirs.gaussian_filter(x, 2), rtol=1e-5, atol=1e-5)
+
+
+def test_work_is_ordered_by_the_current_stream(random):
+    x = random.random((2048, 2048)).astype("f4")
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        array = cupy.asarray(x)
+        for _ in range(20):
+            array = array * 1.0  # work that the filter must wait for
+        got = ours.gaussian_filter(array, 2) + 1
+    stream.synchronize()
+    assert np.allclose(got.get(), theirs.gaussian_filter(x, 2) + 1, rtol=1e-5, atol=1e-4)
+
+
+def test_threads_with_streams_of_their_own(random):
+    images = [random.random((512, 512)).astype("f4") for _ in range(4)]
+    wrong = []
+
+    def work(x):
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            for _ in range(20):
+                got = ours.gaussian_filter(cupy.asarray(x), 3)
+                stream.synchronize()
+                if not np.allclose(got.get(), theirs.gaussian_filter(x, 3), rtol=1e-5, atol=1e-5):
+                    wrong.append(x)
+
+    threads = [threading.Thread(target=work, args=(x,)) for x in images]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_signal_and_core(random):
+    x, h = random.random(5000).astype("f4"), random.random(65).astype("f4")
+    got = signal.convolve(cupy.asarray(x), h, "same")
+    assert isinstance(got, cupy.ndarray) and np.allclose(got.get(), np.convolve(x, h, "same"), rtol=1e-4)
+    plan = faltung.plan("correlate h=40 w=50 r=3 s=3", WEIGHTS, device=faltung.cuda(0))
+    image = random.random((40, 50)).astype("f4")
+    assert np.allclose(plan(cupy.asarray(image)).get(), theirs.correlate(image, WEIGHTS, mode="constant"), atol=1e-4)
