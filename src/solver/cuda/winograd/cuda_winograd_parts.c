@@ -47,7 +47,9 @@ const char *falt_cuda_winograd_refusal(const falt_ask *ask) {
          : p->has_residual && p->residual.type != FALT_F32 ? "only f32"
          : p->filter.size[FALT_H] != 3 || p->filter.size[FALT_W] != 3 ? "only filters of 3x3 taps"
          : has_steps(&p->axis[1]) || has_steps(&p->axis[2])           ? "only a stride and dilation of 1"
-         : !is_flat(p)                                                ? "more than one tap, or padding, along the depth"
+         : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1
+             ? "one channel in and out of a group gives no matrix product"
+         : !is_flat(p)             ? "more than one tap, or padding, along the depth"
          : ask->budget->allow_tf32 ? "its transforms would amplify the errors of tf32, which is allowed"
          : !small_sizes(p)         ? "an axis or the channels are too long"
                                    : NULL;
