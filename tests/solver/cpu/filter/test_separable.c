@@ -9,37 +9,15 @@
 
 #include <cmocka.h>
 
-#include "core/cpu.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "core/types.h"
 #include "faltung/faltung.h"
+#include "isa_devices.h"
 #include "problem/problem.h"
 #include "solver/cpu/filter/filter_along.h"
 
-enum { THREADS = 3, COUNT = 600 };
-static falt_device *devices[FALT_ISA_COUNT][THREADS];
-
-static int make_devices(void **state) {
-  (void)state;
-  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
-    for (int i = 0; i < THREADS && falt_isa_runs((falt_isa)isa); i++) {
-      falt_cpu_options options;
-      falt_cpu_options_default(&options);
-      options.threads = i + 1;
-      snprintf(options.isa, sizeof options.isa, "%s", falt_isa_name((falt_isa)isa));
-      if (falt_device_cpu(&devices[isa][i], &options) != FALT_OK) return -1;
-    }
-  return 0;
-}
-
-static int drop_devices(void **state) {
-  (void)state;
-  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
-    for (int i = 0; i < THREADS; i++) falt_device_destroy(&devices[isa][i]);
-  return 0;
-}
-
+enum { COUNT = 600 };
 /* --------------------------------------------------------------------------------------------- random problems */
 
 typedef struct sample {
