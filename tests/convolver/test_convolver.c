@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/memory.h"
 #include "core/random.h"
 #include "faltung/faltung.h"
 
@@ -194,11 +195,49 @@ static void test_refusals(UNUSED void **state) {
   assert_int_equal(falt_convolver_exchange(NULL, NULL), FALT_INVALID_ARGUMENT);
 }
 
+/* Each allocation of create and exchange fails once; a failed exchange leaves the responses; process allocates nothing.
+ */
+static void test_allocation_failure(UNUSED void **state) {
+  enum { TAPS = 3000, SAMPLES = 6000, MOST = 200 };
+  static float h[TAPS], x[SAMPLES], y[SAMPLES], expected[SAMPLES];
+  falt_convolver_options options;
+  falt_convolver *c = NULL;
+  int made = 0, exchanged = 0;
+  falt_convolver_options_default(&options);
+  options.taps = TAPS, options.growth = 1;
+  for (int i = 0; i < TAPS; i++) h[i] = (float)falt_random_unit(&seed);
+  for (int i = 0; i < SAMPLES; i++) x[i] = (float)falt_random_unit(&seed);
+  for (falt_status status = FALT_NO_MEMORY; status != FALT_OK; made++) {
+    assert_true(made < MOST);
+    falt_alloc_fail_after(made);
+    status = falt_convolver_create(&c, device, &options, &(const void *){h});
+    falt_alloc_fail_after(-1);
+    assert_true(status == FALT_OK ? c != NULL : status == FALT_NO_MEMORY && !c);
+  }
+  assert_true(made > 1);
+  assert_int_equal(falt_convolver_process(c, &(const void *){x}, &(void *){expected}, SAMPLES), FALT_OK);
+  falt_convolver_reset(c);
+  for (falt_status status = FALT_NO_MEMORY; status != FALT_OK; exchanged++) {
+    assert_true(exchanged < MOST);
+    falt_alloc_fail_after(exchanged);
+    status = falt_convolver_exchange(c, &(const void *){h});
+    falt_alloc_fail_after(status == FALT_OK ? -1 : 0);
+    assert_true(status == FALT_OK || status == FALT_NO_MEMORY);
+    if (status == FALT_OK) break;
+    assert_int_equal(falt_convolver_process(c, &(const void *){x}, &(void *){y}, SAMPLES), FALT_OK);
+    assert_memory_equal(y, expected, sizeof y);
+    falt_convolver_reset(c);
+  }
+  falt_alloc_fail_after(-1);
+  assert_true(exchanged > 0);
+  falt_convolver_destroy(&c);
+}
+
 int main(void) {
   if (falt_device_cpu(&device, NULL) != FALT_OK) return 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_sums), cmocka_unit_test(test_calls),
-                                     cmocka_unit_test(test_exchange), cmocka_unit_test(test_in_place),
-                                     cmocka_unit_test(test_refusals)};
+                                     cmocka_unit_test(test_exchange),     cmocka_unit_test(test_in_place),
+                                     cmocka_unit_test(test_refusals),     cmocka_unit_test(test_allocation_failure)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   falt_device_destroy(&device);
   return failed;
