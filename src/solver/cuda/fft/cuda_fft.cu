@@ -228,23 +228,20 @@ __device__ inline Real sum_of(Real value, const Back &back) {
 
 __device__ inline void store_tile(const Args &a, const Tile &b, const Complex v[SLOTS], int which, const Back &back) {
   const At mine = coordinates(threadIdx.x);
-  i64 out[3], base = b.y;
-  output_of(a, b, {{0, 0, 0}}, out);
+  i64 base = b.y;
 #pragma unroll
-  for (int i = 0; i < 3; i++) base += (out[i] + (STRIDED ? 0 : mine.of[i])) * a.y_axis[i];
+  for (int i = 0; i < 3; i++) base += (b.first[i] + mine.of[i]) * a.y_axis[i];
 #pragma unroll
   for (int p = 0; p < SLOTS; p++) {
-    const At at = coordinates(threadIdx.x + (p << FIRST)), far = coordinates(p << FIRST);
-    if (!is_output(a, b, at)) continue;
-    i64 to = base;
-#pragma unroll
-    for (int i = 0; i < 3; i++) to += (STRIDED ? at.of[i] / (unsigned)a.stride[i] : far.of[i]) * a.y_axis[i];
+    const At far = coordinates(p << FIRST);
+    if (!is_output(a, b, coordinates(threadIdx.x + (p << FIRST)))) continue;
+    const i64 to = base + far.of[0] * a.y_axis[0] + far.of[1] * a.y_axis[1] + far.of[2] * a.y_axis[2];
     const Real sum = sum_of(which ? v[p].im : v[p].re, back);
     store<Real>(a.y, TYPE_Y, to, EPILOGUE ? (Real)a.epilogue.alpha * sum + (Real)a.epilogue.beta : sum);
   }
 }
 
-// With the whole epilogue, from the thread's places in shared memory.
+// With the whole epilogue or a stride, from the thread's places in shared memory.
 __device__ inline void finish_tile(const Args &a, const Tile &b, const Complex *shared, int which, const Back &back) {
 #pragma unroll 1
   for (int p = 0; p < SLOTS; p++) {
@@ -306,9 +303,9 @@ __device__ inline Complex *kept(Complex *local) {
 __device__ inline bool multiply(const Args &a, Block &b, i64 filter, Complex v[SLOTS], Complex *shared) {
   const int parts = PARTS ? a.parts[0] * a.parts[1] * a.parts[2] : 1;
   const Complex *spectrum = (const Complex *)a.spectra + filter * parts * POINTS + threadIdx.x;
-  Complex sums[PARTS ? SLOTS : 1], *total = kept(sums);
+  Complex sums[PARTS ? SLOTS : 1];
 #pragma unroll
-  for (int p = 0; PARTS && p < SLOTS; p++) total[p] = {0, 0};
+  for (int p = 0; PARTS && p < SLOTS; p++) kept(sums)[p] = {0, 0};
 #pragma unroll 1
   for (int i = 0; i < parts; i++, spectrum += POINTS) {
     __syncthreads();
@@ -320,11 +317,12 @@ __device__ inline bool multiply(const Args &a, Block &b, i64 filter, Complex v[S
     forward<LOG>(v, shared, (const Complex *)a.twiddles);
 #pragma unroll
     for (int p = 0; p < SLOTS; p++) v[p] = times(v[p], spectrum[p * THREADS]);
+    Complex *total = kept(sums);
 #pragma unroll
     for (int p = 0; PARTS && p < SLOTS; p++) total[p] = {total[p].re + v[p].re, total[p].im + v[p].im};
   }
 #pragma unroll
-  for (int p = 0; PARTS && p < SLOTS; p++) v[p] = total[p];
+  for (int p = 0; PARTS && p < SLOTS; p++) v[p] = kept(sums)[p];
   return true;
 }
 
@@ -340,7 +338,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft(const __g
   if (threadIdx.x == 0) a.sums[blockIdx.x] = !exact;
   if (!exact) return;
   inverse<LOG>(v, shared, (const Complex *)a.twiddles);
-  if (EPILOGUE < 2) {
+  if (EPILOGUE < 2 && !STRIDED) {
     store_tile(a, b.tile[0], v, 0, b.back);
     store_tile(a, b.tile[1], v, 1, b.back);
   } else {

@@ -129,15 +129,20 @@ static const char *reason(const falt_cuda_fft_problem *p, const falt_machine *m,
   return NULL;
 }
 
+/* Threads of a multiprocessor: each needs 64 registers, a third more with sums over parts, twice as many in f64. */
+static int threads_of(const falt_cuda_fft_problem *p, const falt_cuda_fft_tile *t) {
+  return p->real_bytes == 8 ? 512 : t->all_parts > 1 ? 768 : 1024;
+}
+
 static void complete(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *t) {
   const double points = points_of(t), point = 2.0 * p->real_bytes;
   const double tiles = (double)p->images * (double)t->tiles[0] * (double)t->tiles[1] * (double)t->tiles[2];
+  t->all_parts = (int64_t)fmin((double)t->parts[0] * (double)t->parts[1] * (double)t->parts[2], 0x1p40);
   t->threads = (int)points / SLOTS;
-  t->blocks = larger(1, (p->real_bytes == 8 ? 512 : 1024) / t->threads);
+  t->blocks = larger(1, threads_of(p, t) / t->threads);
   t->blocks = smaller(t->blocks, 32);
   t->shared_bytes = (int64_t)(points / SLOTS * (SLOTS + 1) * point);
   t->blocks = smaller(t->blocks, larger(1, (int)falt_blocks_by_shared(m, t->shared_bytes + 512)));
-  t->all_parts = (int64_t)fmin((double)t->parts[0] * (double)t->parts[1] * (double)t->parts[2], 0x1p40);
   t->boxes = (int64_t)fmin(tiles, 0x1p40);
   t->pairs = falt_ceil_div(t->boxes, 2);
   t->spectra_bytes = (double)p->filters * (double)t->all_parts * points * point;
