@@ -283,6 +283,29 @@ def take(array: Any) -> tuple[Any, Any]:
     return library, array
 
 
+def host(array: Any) -> np.ndarray:
+    """A numpy array of an argument's values. GPU arrays are copied by their own library."""
+    library, taken = take(array)
+    return library.host(taken)
+
+
+def place(array: Any) -> tuple[Any, Any, Any]:
+    """(library, array, like) of an argument: numpy's if the array is in host memory. `give` takes `like`."""
+    library, taken = take(array)
+    if library is Numpy:
+        return Numpy, taken, None
+    if library.view(taken).device is None:
+        return Numpy, library.host(taken), (library, taken)
+    return library, taken, (library, taken)
+
+
+def give(result: Any, like: Any) -> Any:
+    """A result in the library and on the device of the argument that `place` took."""
+    if like is None or not isinstance(result, np.ndarray):
+        return result
+    return like[0].upload(np.ascontiguousarray(result), like[1])
+
+
 def aligned(size: int) -> tuple[int, Any]:
     """(address, owner) of host memory that 64 divides."""
     owner = ctypes.create_string_buffer(size + 64)
@@ -300,4 +323,4 @@ def type_name(code: int) -> str:
     return TYPES[code]
 
 
-__all__ = ["SIZES", "View", "take", "library_of", "dense", "aligned", "extent", "type_name", "code_of"]
+__all__ = ["SIZES", "View", "take", "host", "place", "give", "library_of", "dense", "aligned", "extent", "type_name", "code_of"]

@@ -14,6 +14,7 @@ from ._settings import current
 
 KEY_BYTES = 4096  # larger filters are looked up by the function itself
 _Function = TypeVar("_Function", bound=Callable)
+_VALUES = (bool, int, float, complex, type)
 _calls = Cache()
 _local = threading.local()
 
@@ -52,7 +53,11 @@ def _part(value: Any) -> Any:
         return value.dtype, value.shape, value.tobytes()
     if kind is list or kind is tuple:
         return kind, tuple([_part(v) for v in value])
-    return value if kind is str or value is None else (kind, value)
+    if kind is str or value is None:
+        return value
+    if kind in _VALUES or issubclass(kind, (np.generic, np.dtype)):
+        return kind, value
+    raise TypeError  # arrays of other libraries hash by their identity, and change
 
 
 def quick(function: _Function) -> _Function:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _arrays
 from .._filter import Kernel
 from .._quick import quick
 from . import _passes
@@ -35,7 +36,7 @@ def correlate1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mo
     >>> ndimage.correlate1d([2, 8, 0, 4, 1, 9, 9, 0], weights=[1, 3])
     array([ 8, 26,  8, 12,  7, 28, 36,  9])
     """
-    weights = np.asarray(weights)
+    weights = _arrays.host(weights)
     item = Input(input, output, weights.dtype.kind == "c")
     _passes.check_constant(item, cval)
     if weights.ndim != 1 or weights.shape[0] < 1:
@@ -57,7 +58,7 @@ def convolve1d(input: Any, weights: Any, axis: int = -1, output: Any = None, mod
     >>> ndimage.convolve1d([2, 8, 0, 4, 1, 9, 9, 0], weights=[1, 3])
     array([14, 24,  4, 13, 12, 36, 27,  0])
     """
-    weights = np.asarray(weights)[::-1]
+    weights = _arrays.host(weights)[::-1]
     origin = -origin - (1 if not weights.shape[0] & 1 else 0)
     if weights.dtype.kind == "c":
         weights = weights.conj()  # correlate1d conjugates
@@ -92,7 +93,7 @@ def convolve(input: Any, weights: Any, output: Any = None, mode: str = "reflect"
 
 
 def _box(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: Any, flip: bool, axes: Any) -> Any:
-    weights = np.asarray(weights)
+    weights = _arrays.host(weights)
     item = Input(input, output, weights.dtype.kind == "c")
     _passes.check_constant(item, cval)
     if weights.dtype.kind == "c":
@@ -115,7 +116,7 @@ def _box(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: An
         raise RuntimeError("A sequence of modes is not supported")
     pair = (mode_code(mode),) * 2
     if not axes:
-        return item.deliver(item.library.cast(item.array * weights, item.out_dtype))
+        return item.deliver(item.library.cast(item.array * weights[()], item.out_dtype))
     before = tuple(k // 2 + o for o, k in zip(origins, weights.shape))
     kernel = Kernel(weights, axes, before, (pair,) * len(axes), 0.0)
     if item.dtype.kind == "c" or weights.dtype.kind == "c":

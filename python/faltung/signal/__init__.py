@@ -70,35 +70,31 @@ def _frame(mode: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int
 
 def _pair(in1: Any, in2: Any) -> tuple[Any, Any, Any, Any]:
     """(library, array, array, what results are like): numpy's for all that is in host memory."""
-    library = _arrays.library_of(in1)
-    if library in (None, _arrays.Numpy):
-        other = _arrays.library_of(in2)
-        if other in (None, _arrays.Numpy) or other.name == "interface":
-            return _arrays.Numpy, np.asarray(in1), np.asarray(in2), None
-        library, in1 = other, other.upload(np.asarray(in1), in2)
-    like = in1
-    if library.view(in1).device is None:
-        return _arrays.Numpy, library.host(in1), np.asarray(_host(in2)), (library, like)
-    return library, in1, _host(in2), (library, like)
+    library, x, like = _arrays.place(in1)
+    if like is None:
+        other, h, like = _arrays.place(in2)
+        if other is _arrays.Numpy:
+            return other, x, h, like
+        library, x = other, other.upload(x, h)
+    return library, x, _arrays.host(in2), like
 
 
-def _host(array: Any) -> np.ndarray:
-    library, taken = _arrays.take(array)
-    return library.host(taken)
-
-
-def _back(result: np.ndarray, like: Any) -> Any:
-    """The result in the library of the arguments."""
-    return result if like is None else like[0].upload(np.ascontiguousarray(result), like[1])
-
-
-def _on_gpu(library: Any, x: Any, h: np.ndarray, mode: str) -> Any:
-    """A convolution of real floats on a GPU, whose first array is the input."""
+def _on_gpu(library: Any, x: Any, h: np.ndarray, mode: str, swap: bool) -> Any:
+    """A convolution of real floats on a GPU. swap: h is the input and x the filter."""
     dtype = library.type_of(x)
     if dtype.kind != "f" or h.dtype.kind not in "biuf":
         raise TypeError(f"in1: type {dtype}; GPUs take real floating-point arrays here")
-    start, size = _frame(mode, tuple(x.shape), h.shape)
-    kernel = _convolution.kernel_of(h, start, np.float64 if dtype.itemsize == 8 else np.float32)
+    if swap:
+        x, h = library.upload(h.astype(dtype), x), library.host(x)
+    return _sums(library, x, h, *_frame(mode, tuple(x.shape), h.shape))
+
+
+def _sums(library: Any, x: Any, h: np.ndarray, start: tuple, size: tuple, boundary: int = 0, value: Any = 0) -> Any:
+    """As `part`, on the array's device, which has real floats alone."""
+    if library is _arrays.Numpy:
+        return part(x, h, start, size, boundary, value)
+    dtype = np.float64 if library.type_of(x).itemsize == 8 else np.float32
+    kernel = _convolution.kernel_of(h, start, dtype, boundary, float(value))
     return library.finish(apply(library, x, kernel, size, library.view(x).code), x)
 
 
@@ -120,17 +116,17 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
     swap = _swapped(mode, tuple(x.shape), h.shape)
     if library is not _arrays.Numpy:
         _check_mode(mode)
-        return _on_gpu(library, x, h, mode)
+        return _on_gpu(library, x, h, mode, swap)
     if swap:
         x, h = h, x
     if method == "auto":
         method = "direct" if _choose(x, h, mode).by_library else "fft"
     if method == "fft":
-        return _back(_by_fft(x, h, mode), like)
+        return _arrays.give(_by_fft(x, h, mode), like)
     if method != "direct":
         raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
     _check_mode(mode)
-    return _back(_direct(x, h, mode), like)
+    return _arrays.give(_direct(x, h, mode), like)
 
 
 def _by_fft(x: np.ndarray, h: np.ndarray, mode: str) -> np.ndarray:
@@ -159,8 +155,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     >>> signal.correlate([1, 2, 3], [0, 1, 1])
     array([1, 3, 5, 3, 0])
     """
-    h = _host(in2)
-    x = in1 if _arrays.library_of(in1) is not None else np.asarray(in1)
+    library, x, h, like = _pair(in1, in2)
     if x.ndim == h.ndim == 0:
         return x * h.conj()
     if x.ndim != h.ndim:
@@ -169,7 +164,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     if method not in ("auto", "direct", "fft"):
         raise ValueError("Acceptable method flags are 'auto', 'direct', or 'fft'.")
     h = h[(slice(None, None, -1),) * h.ndim]
-    return convolve(x, h.conj() if h.dtype.kind == "c" else h, mode, method)
+    return _arrays.give(convolve(x, h.conj() if h.dtype.kind == "c" else h, mode, method), like)
 
 
 def correlation_lags(in1_len: int, in2_len: int, mode: str = "full") -> np.ndarray:
@@ -227,12 +222,12 @@ def _spectral(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
     if 0 in x.shape or 0 in h.shape:
         return np.array([])
     if library is not _arrays.Numpy:
-        return _on_gpu(library, x, h, mode)
+        return _on_gpu(library, x, h, mode, _swapped(mode, tuple(x.shape), h.shape))
     if mode not in _MODES:
         raise ValueError("acceptable mode flags are 'valid', 'same', or 'full'")
     x, h, axes = _axes(x, h, mode, axes)
     if not axes:
-        return _back(_centred(x * h, x.shape, h.shape, mode, axes), like)
+        return _arrays.give(_centred(x * h, x.shape, h.shape, mode, axes), like)
     floats = np.result_type(x, h, np.float32 if np.result_type(x, h).kind in "fc" else np.float64)
     if all(h.shape[a] == 1 for a in range(h.ndim) if a not in axes) and floats.itemsize <= 16 and \
             floats.char not in "gG" and _sums_are_faster(x, h):
@@ -240,9 +235,9 @@ def _spectral(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
         fixed = [a for a in range(x.ndim) if a not in axes]
         start = tuple(0 if a in fixed else s for a, s in enumerate(start))
         size = tuple(x.shape[a] if a in fixed else n for a, n in enumerate(size))
-        return _back(part(x.astype(floats), h.astype(floats), start, size), like)
+        return _arrays.give(part(x.astype(floats), h.astype(floats), start, size), like)
     full = by_fourier(x, h, axes)
-    return _back(_centred(full, x.shape, h.shape, mode, axes), like)
+    return _arrays.give(_centred(full, x.shape, h.shape, mode, axes), like)
 
 
 def _sums_are_faster(x: np.ndarray, h: np.ndarray) -> bool:
@@ -329,18 +324,18 @@ def choose_conv_method(in1: Any, in2: Any, mode: str = "full", measure: bool = F
 
 
 def _plane(in1: Any, in2: Any, mode: Any, boundary: Any, fillvalue: Any, name: str) -> tuple:
-    """Arrays, mode, boundary and constant of a function of two axes."""
-    x, h = np.asarray(_host(in1)), np.asarray(_host(in2))
+    """(library, array, array, likeness of results, are they swapped, boundary, constant) of a function of two axes."""
+    library, x, h, like = _pair(in1, in2)
     if not x.ndim == h.ndim == 2:
         raise ValueError(f"{name} inputs must both be 2-D arrays")
-    swap = _swapped(mode, x.shape, h.shape)
+    swap = _swapped(mode, tuple(x.shape), h.shape)
     _check_mode(mode)
     if boundary not in _EDGES:
         raise ValueError("Acceptable boundary flags are 'fill', 'circular' (or 'wrap'), and 'symmetric' (or 'symm').")
     if np.size(fillvalue) != 1:
         raise ValueError("`fillvalue` must be scalar or an array with one element.")
     value = np.asarray(fillvalue).reshape(()).item()
-    dtype = np.result_type(x, h)
+    dtype = np.result_type(library.type_of(x), h)
     if isinstance(value, complex) and dtype.kind != "c":
         raise ValueError("could not cast `fillvalue` directly to the output type: it is complex")
     try:
@@ -349,7 +344,9 @@ def _plane(in1: Any, in2: Any, mode: Any, boundary: Any, fillvalue: Any, name: s
         raise ValueError("could not cast `fillvalue` directly to the output type") from None
     if 0 in x.shape or 0 in h.shape:
         raise ValueError("in1 and in2 cannot be empty")
-    return (h, x, True, _EDGES[boundary], value) if swap else (x, h, False, _EDGES[boundary], value)
+    if swap or dtype.kind != "f" or library.type_of(x) != dtype:  # by the CPU; the result goes back
+        library, x = _arrays.Numpy, library.host(x)
+    return (library, *((h, x) if swap else (x, h)), like, swap, _EDGES[boundary], value)
 
 
 @quick
@@ -361,9 +358,9 @@ def convolve2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", f
     array([[2, 3, 4],
            [6, 7, 8]])
     """
-    x, h, _, edge, value = _plane(in1, in2, mode, boundary, fillvalue, "convolve2d")
-    start, size = _frame(mode, x.shape, h.shape)
-    return part(x, h, start, size, edge, value)
+    library, x, h, like, _, edge, value = _plane(in1, in2, mode, boundary, fillvalue, "convolve2d")
+    start, size = _frame(mode, tuple(x.shape), h.shape)
+    return _arrays.give(_sums(library, x, h, start, size, edge, value), like)
 
 
 @quick
@@ -375,9 +372,10 @@ def correlate2d(in1: Any, in2: Any, mode: str = "full", boundary: str = "fill", 
     array([[1, 2],
            [3, 4]])
     """
-    x, h, swapped, edge, value = _plane(in1, in2, mode, boundary, fillvalue, "correlate2d")
-    start, size = _frame(mode, x.shape, h.shape)
+    library, x, h, like, swapped, edge, value = _plane(in1, in2, mode, boundary, fillvalue, "correlate2d")
+    start, size = _frame(mode, tuple(x.shape), h.shape)
     if mode == "same":
         start = tuple(k // 2 for k in h.shape)
-    out = part(x, h[::-1, ::-1].conj() if h.dtype.kind == "c" else h[::-1, ::-1], start, size, edge, value)
-    return out[::-1, ::-1] if swapped else out
+    h = h[::-1, ::-1].conj() if h.dtype.kind == "c" else h[::-1, ::-1]
+    out = _sums(library, x, h, start, size, edge, value)
+    return _arrays.give(out[::-1, ::-1] if swapped else out, like)

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import _arrays
 from ._convolution import part
 
 BLOCK = 64
@@ -28,13 +29,14 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     >>> signal.lfilter([0.5, 0.5], 1, [2.0, 4.0, 6.0])
     array([1., 3., 5.])
     """
-    b, a, x = np.atleast_1d(b), np.atleast_1d(a), np.asarray(x)
+    library, x, like = _arrays.place(x)
+    b, a, x = np.atleast_1d(_arrays.host(b)), np.atleast_1d(_arrays.host(a)), library.host(x)
     for name, value in (("b", b), ("a", a)):
         if value.ndim != 1 or value.size == 0:
             raise ValueError(f"Parameter {name} is not a non-empty 1d array, since {name}.shape={value.shape}!")
     if x.ndim == 0:
         raise ValueError("x must be at least 1-D")
-    zi = None if zi is None else np.asarray(zi)
+    zi = None if zi is None else _arrays.host(zi)
     dtype = np.result_type(b, a, x, *([] if zi is None else [zi]))
     if dtype.char not in "fdgFDGO":
         raise NotImplementedError(f"Parameter's dtypes produced result type '{dtype}', which is not supported!")
@@ -48,8 +50,10 @@ def lfilter(b: Any, a: Any, x: Any, axis: int = -1, zi: Any = None) -> Any:
     lines = np.moveaxis(np.asarray(x, dtype), axis, -1)
     state = None if state is None else np.moveaxis(state, axis, -1)
     out, final = (_forward if len(a) == 1 else _feedback)(b, a, lines, state, order)
-    out = np.ascontiguousarray(np.moveaxis(out, -1, axis), dtype)
-    return out if zi is None else (out, np.ascontiguousarray(np.moveaxis(final, -1, axis), dtype))
+    out = _arrays.give(np.ascontiguousarray(np.moveaxis(out, -1, axis), dtype), like)
+    if zi is None:
+        return out
+    return out, _arrays.give(np.ascontiguousarray(np.moveaxis(final, -1, axis), dtype), like)
 
 
 def _state(zi: np.ndarray | None, x: np.ndarray, axis: int, order: int) -> np.ndarray | None:

@@ -23,13 +23,14 @@ def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: st
     >>> signal.upfirdn([1, 1, 1], [1.0, 2.0, 3.0], up=3)
     array([1., 1., 1., 2., 2., 2., 3., 3., 3.])
     """
-    h, x = np.asarray(h), np.asarray(x)
+    h = _arrays.host(h)
+    library, x, like = _arrays.place(x)
     if h.ndim != 1 or h.size == 0:
         raise ValueError("h must be 1-D with non-zero length")
     up, down = int(up), int(down)
     if up < 1 or down < 1:
         raise ValueError("Both up and down must be >= 1")
-    dtype = np.result_type(h.dtype, x.dtype, np.float32)
+    dtype = np.result_type(h.dtype, library.type_of(x), np.float32)
     mode = mode.lower()
     if mode not in _EDGES and mode not in _MADE:
         raise ValueError(f"Unknown mode: {mode}")
@@ -38,7 +39,17 @@ def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: st
     shape = list(x.shape)
     shape[axis] = (((count - 1) * up + h.size) - 1) // down + 1
     if 0 in shape or not count:
-        return np.zeros([max(n, 0) for n in shape], dtype)
+        return _arrays.give(np.zeros([max(n, 0) for n in shape], dtype), like)
+    if library in (_arrays.Cupy, _arrays.Torch) and dtype.kind == "f" and mode in _EDGES:
+        out = library.empty(tuple(shape), _arrays.code_of(dtype), x)
+        _polyphase(library, h.astype(dtype), library.cast(x, dtype), out, up, down, axis, _EDGES[mode], float(cval))
+        return out
+    return _arrays.give(_by_host(h, library.host(x), shape, up, down, axis, mode, cval, dtype), like)
+
+
+def _by_host(h: np.ndarray, x: np.ndarray, shape: list[int], up: int, down: int, axis: int, mode: str, cval: Any,
+             dtype: np.dtype) -> np.ndarray:
+    """upfirdn of any type in host memory."""
     if dtype.kind == "c":
         return _complex(h, x, up, down, axis, mode, cval, dtype)
     if dtype.char == "g":
@@ -47,8 +58,9 @@ def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: st
     if mode in _MADE:
         begin = -(-h.size // up) + 1
         x, mode = _extended(x.astype(dtype), axis, begin, mode), "constant"
-    out = np.zeros(shape, dtype)
-    _polyphase(h.astype(dtype), np.ascontiguousarray(x, dtype), out, up, down, axis, _EDGES[mode], float(cval), begin)
+    out = np.empty(shape, dtype)
+    x = np.ascontiguousarray(x, dtype)
+    _polyphase(_arrays.Numpy, h.astype(dtype), x, out, up, down, axis, _EDGES[mode], float(cval), begin)
     return out
 
 
@@ -68,22 +80,23 @@ def _complex(h: np.ndarray, x: np.ndarray, up: int, down: int, axis: int, mode: 
     return result
 
 
-def _polyphase(h: np.ndarray, x: np.ndarray, out: np.ndarray, up: int, down: int, axis: int, edge: int, value: float,
-               begin: int) -> None:
+def _polyphase(library: Any, h: np.ndarray, x: Any, out: Any, up: int, down: int, axis: int, edge: int, value: float,
+               begin: int = 0) -> None:
     """out[m] = sum over i of h[p + up*i] * x[t - i], with p and t the remainder and quotient of m*down by up."""
     period = up // math.gcd(up, down)
     step = period * down // up
-    source = _arrays.Numpy.view(x)
+    source = library.view(x)
     for r in range(min(period, out.shape[axis])):
         place, phase = divmod(r * down, up)
         taps = np.ascontiguousarray(h[phase::up][::-1])
-        if not taps.size:
-            continue
         index = [slice(None)] * out.ndim
         index[axis] = slice(r, None, period)
-        target = _arrays.Numpy.view(out[tuple(index)])
+        residue = out[tuple(index)]
+        if not taps.size:
+            residue[...] = 0
+            continue
         kernel = Kernel(taps, (axis,), (taps.size - 1 - place - begin,), ((edge, edge),), value, (step,))
-        run(_arrays.Numpy, source, target, kernel)
+        run(library, source, library.view(residue), kernel)
 
 
 def _extended(x: np.ndarray, axis: int, width: int, mode: str) -> np.ndarray:
@@ -135,7 +148,7 @@ def resample_poly(x: Any, up: int, down: int, axis: int = 0, window: Any = ("kai
     >>> signal.resample_poly([1.0, 1, 1, 1], 1, 2, padtype="line").round(3)
     array([1., 1.])
     """
-    x = np.asarray(x)
+    library, x, like = _arrays.place(x)
     if up != int(up):
         raise ValueError("up must be an integer")
     if down != int(down):
@@ -147,10 +160,10 @@ def resample_poly(x: Any, up: int, down: int, axis: int = 0, window: Any = ("kai
     shared = math.gcd(int(up), int(down))
     up, down = int(up) // shared, int(down) // shared
     if up == down == 1:
-        return x.copy()
+        return _arrays.give(library.host(x).copy(), like)
     n_in = x.shape[axis]
     n_out = -(-n_in * up // down)
-    h, half = _filter_of(window, up, down, x.dtype)
+    h, half = _filter_of(window, up, down, library.type_of(x))
     h = h * h.dtype.type(up)
     before = down - half % down
     skip = (half + before) // down
@@ -162,6 +175,7 @@ def resample_poly(x: Any, up: int, down: int, axis: int = 0, window: Any = ("kai
     level = None
     options: dict[str, Any] = {"mode": "constant", "cval": 0}
     if padtype in measures:
+        x = library.host(x)
         level = measures[padtype](x, axis=axis, keepdims=True)
         x = x - level
     elif padtype in _EDGES or padtype in _MADE:
@@ -172,13 +186,13 @@ def resample_poly(x: Any, up: int, down: int, axis: int = 0, window: Any = ("kai
     index = [slice(None)] * y.ndim
     index[axis] = slice(skip, skip + n_out)
     y = y[tuple(index)]
-    return y if level is None else y + level.astype(y.dtype)
+    return _arrays.give(y if level is None else y + level.astype(y.dtype), like)
 
 
 def _filter_of(window: Any, up: int, down: int, dtype: np.dtype) -> tuple[np.ndarray, int]:
     """(taps, half their length)."""
-    if isinstance(window, (list, np.ndarray)):
-        h = np.array(window)
+    if not isinstance(window, (str, tuple)):
+        h = _arrays.host(window)
         if h.ndim > 1:
             raise ValueError("window must be 1-D")
         return (h if h.dtype.kind in "fc" else h.astype(float)), (h.size - 1) // 2
@@ -187,7 +201,7 @@ def _filter_of(window: Any, up: int, down: int, dtype: np.dtype) -> tuple[np.nda
     return (h.astype(dtype) if dtype.kind in "fc" else h), 10 * rate
 
 
-def sepfir2d(input: Any, hrow: Any, hcol: Any) -> np.ndarray:
+def sepfir2d(input: Any, hrow: Any, hcol: Any) -> Any:
     """Filters rows by hrow and columns by hcol, the edges repeated in the mirror ("symm"); as scipy.signal.sepfir2d.
 
     >>> import numpy
@@ -199,7 +213,8 @@ def sepfir2d(input: Any, hrow: Any, hcol: Any) -> np.ndarray:
     """
     from ._convolution import part
 
-    x, row, column = np.asarray(input), np.asarray(hrow), np.asarray(hcol)
+    library, x, like = _arrays.place(input)
+    x, row, column = library.host(x), _arrays.host(hrow), _arrays.host(hcol)
     if x.ndim != 2 or row.ndim != 1 or column.ndim != 1:
         raise ValueError("object too deep for desired array")
     if row.size % 2 == 0 or column.size % 2 == 0:
@@ -209,4 +224,4 @@ def sepfir2d(input: Any, hrow: Any, hcol: Any) -> np.ndarray:
     for taps, axis in ((row, 1), (column, 0)):
         h = taps.astype(dtype).reshape((1, -1) if axis else (-1, 1))
         x = part(x, h, tuple(k // 2 for k in h.shape), x.shape, 2)
-    return x
+    return _arrays.give(x, like)
