@@ -139,3 +139,11 @@ def test_fftconvolve_by_either_way(random, dtype, shapes, monkeypatch):
             size = 1e-3 if dtype == "f2" else 1e-5 if want.dtype.char in "fF" else 1e-12
             assert got.dtype == want.dtype and got.shape == want.shape
             assert np.allclose(got, want, rtol=size, atol=size * abs(want).max())
+
+
+@pytest.mark.parametrize("place", [0, 500, 999])
+def test_transforms_of_values_that_are_not_finite_warn(random, place):
+    x = random.random(1000)
+    x[place] = np.nan  # transforms of tiles spread it over its tile alone
+    with pytest.warns(RuntimeWarning, match="Use of fft convolution"):
+        ours.convolve(x, np.ones(200), "same", method="fft")

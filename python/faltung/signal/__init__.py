@@ -134,7 +134,7 @@ def _by_fft(x: np.ndarray, h: np.ndarray, mode: str) -> np.ndarray:
     out = fftconvolve(x, h, mode)
     if dtype.kind in "iu":
         out = np.round(out)
-    if out.size and not np.isfinite(out.flat[0]):
+    if not np.isfinite(out).all():
         warnings.warn("Use of fft convolution on input with NAN or inf results in NAN or inf output. Consider using "
                       "method='direct' instead.", RuntimeWarning, stacklevel=3)
     return out.astype(dtype)
