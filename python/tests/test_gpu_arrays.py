@@ -5,7 +5,7 @@ import types
 import numpy as np
 import pytest
 
-from faltung import _arrays, ndimage, signal
+from faltung import _arrays, _filter, ndimage, signal
 
 
 class Device:
@@ -39,15 +39,34 @@ class Stub:
     def reshape(self, *shape):
         return Stub(self.values.reshape(*shape))
 
+    def astype(self, dtype):
+        return Stub(self.values.astype(dtype))
+
+    def __getitem__(self, index):
+        return Stub(self.values[index])
+
+    def __setitem__(self, index, value):
+        self.values[index] = value
+
 
 Stub.__module__ = "cupy"
 
 
 @pytest.fixture
 def stub(monkeypatch):
-    monkeypatch.setitem(sys.modules, "cupy", types.SimpleNamespace(asarray=Stub))
+    module = types.SimpleNamespace(asarray=Stub, empty=lambda shape, dtype: Stub(np.full(shape, 77, dtype)))
+    monkeypatch.setitem(sys.modules, "cupy", module)
     monkeypatch.setattr(_arrays.Cupy, "view", lambda array: _arrays.Numpy.view(array.values))
     return Stub
+
+
+@pytest.fixture
+def gpu(stub, monkeypatch):
+    """The stub's arrays are on GPU 77, which is the CPU."""
+    device_of = _filter.device_of
+    monkeypatch.setattr(_arrays.Cupy, "view", lambda array: _arrays.Numpy.view(array.values)._replace(device=77))
+    monkeypatch.setattr(_filter, "device_of", lambda settings, view: device_of(settings, view._replace(device=None)))
+    return stub
 
 
 X = np.random.default_rng(3).random((12, 14)).astype("f4")
@@ -94,6 +113,30 @@ def test_weights_come_to_the_host(stub, call):
 def test_results_go_back_to_the_library(stub, call):
     got, want = SIGNALS[call](stub), SIGNALS[call](np.asarray)
     assert isinstance(got, Stub) and got.dtype == want.dtype and np.array_equal(got.get(), want)
+
+
+SIGNALS |= {
+    "whole": lambda w: signal.correlate(w((X * 9).astype(int)), w(H.astype(int))),
+    "complex": lambda w: signal.oaconvolve(w(X), w(H + 1j)),
+    "many phases": lambda w: signal.upfirdn(w(TAPS), w(X), 5, 2, axis=0, mode="wrap"),
+    "f32": lambda w: signal.resample_poly(w(X), 2, 3, padtype="line", axis=1),
+    "correlate2d, valid": lambda w: signal.correlate2d(w(X), w(H), "valid"),
+}
+
+
+@pytest.mark.parametrize("call", SIGNALS)
+def test_results_stay_on_the_gpu(gpu, call):
+    got, want = SIGNALS[call](gpu), SIGNALS[call](np.asarray)
+    assert isinstance(got, Stub) and got.dtype == want.dtype and got.shape == want.shape
+    assert np.allclose(got.get(), want, rtol=1e-5, atol=1e-5)
+
+
+def test_the_gpu_computes_real_floats(gpu, monkeypatch):
+    taken = []
+    monkeypatch.setattr(Stub, "get", lambda self: taken.append(self.shape) or self.values)
+    for name in ("convolve2d", "correlate2d", "upfirdn", "resample_poly", "many phases"):
+        SIGNALS[name](gpu)
+    assert set(taken) == {H.shape, TAPS.shape}  # the filters alone come to the host
 
 
 def test_the_final_state_goes_back_too(stub):

@@ -69,28 +69,29 @@ def _frame(mode: str, a: tuple[int, ...], b: tuple[int, ...]) -> tuple[tuple[int
 
 
 def _pair(in1: Any, in2: Any) -> tuple[Any, Any, Any, Any]:
-    """(library, array, array, what results are like): numpy's for all that is in host memory."""
+    """(library, array, array, what results are like). GPUs compute real floats, numpy's arrays have all other types."""
     library, x, like = _arrays.place(in1)
     if like is None:
         other, h, like = _arrays.place(in2)
         if other is _arrays.Numpy:
             return other, x, h, like
         library, x = other, other.upload(x, h)
-    return library, x, _arrays.host(in2), like
+    h = _arrays.host(in2)
+    if library is not _arrays.Numpy:
+        dtype = np.result_type(library.type_of(x), h)
+        library, x = (library, library.cast(x, dtype)) if dtype.char in "efd" else (_arrays.Numpy, library.host(x))
+    return library, x, h, like
 
 
 def _on_gpu(library: Any, x: Any, h: np.ndarray, mode: str, swap: bool) -> Any:
     """A convolution of real floats on a GPU. swap: h is the input and x the filter."""
-    dtype = library.type_of(x)
-    if dtype.kind != "f" or h.dtype.kind not in "biuf":
-        raise TypeError(f"in1: type {dtype}; GPUs take real floating-point arrays here")
     if swap:
-        x, h = library.upload(h.astype(dtype), x), library.host(x)
+        x, h = library.upload(h.astype(library.type_of(x)), x), library.host(x)
     return _sums(library, x, h, *_frame(mode, tuple(x.shape), h.shape))
 
 
 def _sums(library: Any, x: Any, h: np.ndarray, start: tuple, size: tuple, boundary: int = 0, value: Any = 0) -> Any:
-    """As `part`, on the array's device, which has real floats alone."""
+    """As `part`, on the array's device."""
     if library is _arrays.Numpy:
         return part(x, h, start, size, boundary, value)
     dtype = np.float64 if library.type_of(x).itemsize == 8 else np.float32
@@ -110,7 +111,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
     """
     library, x, h, like = _pair(in1, in2)
     if x.ndim == h.ndim == 0:
-        return x * h
+        return x * h[()]
     if x.ndim != h.ndim:
         raise ValueError("volume and kernel should have the same dimensionality")
     swap = _swapped(mode, tuple(x.shape), h.shape)
@@ -157,7 +158,7 @@ def correlate(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> A
     """
     library, x, h, like = _pair(in1, in2)
     if x.ndim == h.ndim == 0:
-        return x * h.conj()
+        return x * h.conj()[()]
     if x.ndim != h.ndim:
         raise ValueError("in1 and in2 should have the same dimensionality")
     _check_mode(mode)
@@ -216,7 +217,7 @@ def oaconvolve(in1: Any, in2: Any, mode: str = "full", axes: Any = None) -> Any:
 def _spectral(in1: Any, in2: Any, mode: str, axes: Any) -> Any:
     library, x, h, like = _pair(in1, in2)
     if x.ndim == h.ndim == 0:
-        return x * h
+        return x * h[()]
     if x.ndim != h.ndim:
         raise ValueError("in1 and in2 should have the same dimensionality")
     if 0 in x.shape or 0 in h.shape:
@@ -344,7 +345,7 @@ def _plane(in1: Any, in2: Any, mode: Any, boundary: Any, fillvalue: Any, name: s
         raise ValueError("could not cast `fillvalue` directly to the output type") from None
     if 0 in x.shape or 0 in h.shape:
         raise ValueError("in1 and in2 cannot be empty")
-    if swap or dtype.kind != "f" or library.type_of(x) != dtype:  # by the CPU; the result goes back
+    if swap:  # by the CPU; the result goes back
         library, x = _arrays.Numpy, library.host(x)
     return (library, *((h, x) if swap else (x, h)), like, swap, _EDGES[boundary], value)
 

@@ -98,3 +98,40 @@ def test_signal_and_core(random):
     plan = faltung.plan("correlate h=40 w=50 r=3 s=3", WEIGHTS, device=faltung.cuda(0))
     image = random.random((40, 50)).astype("f4")
     assert np.allclose(plan(cupy.asarray(image)).get(), theirs.correlate(image, WEIGHTS, mode="constant"), atol=1e-4)
+
+
+SIGNALS = {
+    "convolve2d": lambda m, a: m.convolve2d(a(IMAGE), a(WEIGHTS), boundary="symm"),
+    "convolve2d, whole": lambda m, a: m.convolve2d(a(IMAGE.astype(int)), a(WEIGHTS.astype(int)), "same"),
+    "correlate2d": lambda m, a: m.correlate2d(a(IMAGE), a(WEIGHTS), "same", "wrap"),
+    "correlate2d, swapped": lambda m, a: m.correlate2d(a(WEIGHTS), a(IMAGE), "valid"),
+    "convolve, swapped": lambda m, a: m.convolve(a(WEIGHTS), a(IMAGE.astype("f8")), "valid"),
+    "upfirdn": lambda m, a: m.upfirdn(a(WEIGHTS[1]), a(LINE), 5, 3, mode="reflect"),
+    "upfirdn, few taps": lambda m, a: m.upfirdn(a(WEIGHTS[1]), a(LINE), 7, 2),
+    "upfirdn, rows": lambda m, a: m.upfirdn(a(WEIGHTS[1]), a(IMAGE), 2, 3, axis=0),
+    "resample_poly": lambda m, a: m.resample_poly(a(LINE), 160, 147),
+    "resample_poly, mean": lambda m, a: m.resample_poly(a(LINE), 2, 3, padtype="mean"),
+    "sepfir2d": lambda m, a: m.sepfir2d(a(IMAGE), a(WEIGHTS[0]), a(WEIGHTS[1])),
+    "lfilter": lambda m, a: m.lfilter(a(WEIGHTS[1]), a(np.array([1.0, -0.5])), a(LINE)),
+}
+IMAGE = np.random.default_rng(1).integers(0, 99, (61, 45)).astype("f4")
+LINE = np.random.default_rng(2).random(3000).astype("f4")
+
+
+@pytest.mark.parametrize("call", SIGNALS)
+def test_signals(call):
+    scipy_signal = pytest.importorskip("scipy.signal")
+    got, want = SIGNALS[call](signal, cupy.asarray), SIGNALS[call](scipy_signal, np.asarray)
+    assert isinstance(got, cupy.ndarray) and got.dtype == want.dtype and got.shape == want.shape
+    assert np.allclose(got.get(), want, rtol=1e-4, atol=1e-4 * max(np.abs(want).max(), 1))
+
+
+@pytest.mark.parametrize("name", ["correlate", "convolve"])
+def test_weights_on_the_gpu(name):
+    for weights in (WEIGHTS, WEIGHTS + 1j):
+        for x in (IMAGE, cupy.asarray(IMAGE)):
+            got = getattr(ours, name)(x, cupy.asarray(weights), mode="mirror")
+            want = getattr(theirs, name)(IMAGE, weights, mode="mirror")
+            assert type(got) is type(x) and np.allclose(cupy.asnumpy(got), want, rtol=1e-4, atol=1e-2)
+    line = getattr(ours, name + "1d")(cupy.asarray(IMAGE), cupy.asarray(WEIGHTS[1]), 0)
+    assert np.allclose(line.get(), getattr(theirs, name + "1d")(IMAGE, WEIGHTS[1], 0), rtol=1e-4, atol=1e-2)
