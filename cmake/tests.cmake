@@ -7,7 +7,8 @@ if(PkgConfig_FOUND)
   pkg_check_modules(CMOCKA QUIET IMPORTED_TARGET cmocka)
 endif()
 
-set(threads_tests test_thread test_interrupt test_progress test_api test_planner test_solvers test_slabs)
+set(threads_tests test_thread test_interrupt test_progress test_api test_planner test_solvers test_slabs
+                  test_convolver_threads)
 
 if(TARGET PkgConfig::CMOCKA)
   file(GLOB_RECURSE unit_tests CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/tests/test_*.c ${PROJECT_SOURCE_DIR}/tests/checkasm_*.c)

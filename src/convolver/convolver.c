@@ -120,6 +120,7 @@ static void take_waiting(falt_convolver *c) {
 }
 
 static void end_fade(falt_convolver *c) {
+  falt_convolver_levels_drop(c, 0);
   retire(c, c->bank[0]);
   c->bank[0] = c->bank[1];
   c->bank[1] = NULL;

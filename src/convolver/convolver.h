@@ -73,6 +73,8 @@ bool falt_convolver_levels_make(falt_convolver *convolver, falt_isa isa);
 void falt_convolver_levels_free(falt_convolver *convolver);
 /* Work up to the share of the period that has passed; at its end all of it, and the next period begins. */
 void falt_convolver_level_advance(falt_convolver *convolver, int level);
+/* Leaves out what a bank has left of this period. */
+void falt_convolver_levels_drop(falt_convolver *convolver, int bank);
 /* As at the start. */
 void falt_convolver_levels_reset(falt_convolver *convolver);
 

@@ -103,6 +103,16 @@ static int64_t work_of(const falt_convolver *c, const falt_convolver_level *l, i
   return c->bank[bank]->pairs * l->parts + TRANSFORM_WORK * c->options.outputs;
 }
 
+/* Counts as done: the other work keeps its pace. */
+void falt_convolver_levels_drop(falt_convolver *c, int bank) {
+  for (int i = 0; i < c->levels; i++) {
+    falt_convolver_level *l = &c->level[i];
+    const falt_convolver_stage *s = &c->bank[bank]->stage[i];
+    const int64_t done = s->pair * l->parts + s->part + TRANSFORM_WORK * s->output;
+    if (s->runs) l->spent += work_of(c, l, bank) - done;
+  }
+}
+
 static void begin_period(falt_convolver *c, int i) {
   falt_convolver_level *l = &c->level[i];
   l->began = c->time;
