@@ -293,7 +293,7 @@ def place(array: Any) -> tuple[Any, Any, Any]:
     """(library, array, like) of an argument: numpy's if the array is in host memory. `give` takes `like`."""
     library, taken = take(array)
     if library is Numpy:
-        return Numpy, taken, None
+        return Numpy, np.asarray(taken), None
     if library.view(taken).device is None:
         return Numpy, library.host(taken), (library, taken)
     return library, taken, (library, taken)

@@ -117,6 +117,7 @@ def test_results_go_back_to_the_library(stub, call):
 
 SIGNALS |= {
     "whole": lambda w: signal.correlate(w((X * 9).astype(int)), w(H.astype(int))),
+    "long double": lambda w: signal.upfirdn(TAPS.astype("g"), w(LINE), 3, 2),
     "complex": lambda w: signal.oaconvolve(w(X), w(H + 1j)),
     "many phases": lambda w: signal.upfirdn(w(TAPS), w(X), 5, 2, axis=0, mode="wrap"),
     "f32": lambda w: signal.resample_poly(w(X), 2, 3, padtype="line", axis=1),

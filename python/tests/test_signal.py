@@ -141,6 +141,16 @@ def test_fftconvolve_by_either_way(random, dtype, shapes, monkeypatch):
             assert np.allclose(got, want, rtol=size, atol=size * abs(want).max())
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_subclasses_of_arrays_count_as_arrays(random):
+    x, h = random.random((4, 4)), random.random((3, 3))
+    for kind in (np.matrix, np.ma.array):
+        got = ours.convolve(kind(x), kind(h), "same", method="direct")
+        assert type(got) is np.ndarray and np.allclose(got, theirs.convolve(x, h, "same"))
+        assert np.allclose(ours.fftconvolve(kind(x), kind(h[:1, :1])), x * h[0, 0])
+    assert np.allclose(ours.upfirdn([1, 2], np.ma.array([1.0, 2]), 2), theirs.upfirdn([1, 2], [1.0, 2], 2))
+
+
 @pytest.mark.parametrize("place", [0, 500, 999])
 def test_transforms_of_values_that_are_not_finite_warn(random, place):
     x = random.random(1000)

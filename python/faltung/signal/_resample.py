@@ -40,7 +40,7 @@ def upfirdn(h: Any, x: Any, up: int = 1, down: int = 1, axis: int = -1, mode: st
     shape[axis] = (((count - 1) * up + h.size) - 1) // down + 1
     if 0 in shape or not count:
         return _arrays.give(np.zeros([max(n, 0) for n in shape], dtype), like)
-    if library in (_arrays.Cupy, _arrays.Torch) and dtype.kind == "f" and mode in _EDGES:
+    if library in (_arrays.Cupy, _arrays.Torch) and dtype.char in "fd" and mode in _EDGES:
         out = library.empty(tuple(shape), _arrays.code_of(dtype), x)
         _polyphase(library, h.astype(dtype), library.cast(x, dtype), out, up, down, axis, _EDGES[mode], float(cval))
         return out
