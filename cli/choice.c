@@ -38,7 +38,7 @@ const char *cli_choice_device(int i) {
 }
 
 const char *cli_choice_ladder(int i) {
-  static const char *const names[] = {"1d", "2d", "3d", "layer"};
+  static const char *const names[] = {"1d", "2d", "3d", "layer", "fft"};
   return PICK(names, i);
 }
 

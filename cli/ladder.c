@@ -15,19 +15,21 @@
 static const double default_seconds = 0.5, tolerance = 1e-5;
 
 /* The steps' workloads: names[i] on the CPU, on a GPU. */
-enum { NAMES = 4, MOST_LINES = 3 };
-static const char *const names[NAMES] = {"1d", "2d", "3d", "layer"};
+enum { NAMES = 5, FFT = 4, MOST_LINES = 3 };
+static const char *const names[NAMES] = {"1d", "2d", "3d", "layer", "fft"};
 static const char tutorial_layer[] = "forward n=64 c=1 h=28 w=28 k=16 r=5 s=5 pad=2";
 static const char *const cpu_lines[NAMES][MOST_LINES] = {{"correlate w=16777216 s=7"},
                                                          {"correlate h=2048 w=2048 r=5 s=5"},
                                                          {"correlate d=128 h=128 w=128 t=3 r=3 s=3"},
-                                                         {tutorial_layer}};
+                                                         {tutorial_layer},
+                                                         {"correlate w=262144 s=129"}};
 static const char *const cuda_lines[NAMES][MOST_LINES] = {
     {"correlate w=67108864 s=7"},
     {"correlate h=8192 w=8192 r=5 s=5", "correlate h=8192 w=8192 pixel=3 r=5 s=5"},
     {"correlate d=512 h=512 w=512 t=3 r=3 s=3"},
     {tutorial_layer, "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1",
-     "forward n=128 c=3 h=227 w=227 k=96 r=11 s=11 stride=4"}};
+     "forward n=128 c=3 h=227 w=227 k=96 r=11 s=11 stride=4"},
+    {"correlate w=16777216 s=257"}};
 
 typedef struct ladder_run {
   const cli_options *options;
@@ -167,6 +169,7 @@ static int run_step(const ladder_run *run, cli_task *task, cli_climb *climb, con
 static const ladder_step *steps_of(const cli_task *task) {
   static const ladder_step *const filters[3] = {ladder_cuda_signal, ladder_cuda_image, ladder_cuda_volume};
   const bool on_gpu = task->on_gpu;
+  if (task->by_transforms) return on_gpu ? ladder_cuda_fft : ladder_cpu_fft;
   if (task->stage == CLI_FILTER) return on_gpu ? filters[task->question.problem.space - 1] : ladder_cpu;
   if (task->stage == CLI_POOLED) return on_gpu ? ladder_cuda_pooled : ladder_cpu_pooled;
   return on_gpu ? ladder_cuda_layer : ladder_cpu_layer;
@@ -187,7 +190,7 @@ static cli_climb *begin(ladder_run *run, cli_task *task, cli_stage stage) {
   static const char *const stages[] = {"filter", "convolution", "pooled"};
   cli_climb *climb = &run->climbs.climb[run->climbs.count++];
   cli_task_begin(task, stage);
-  climb->stage = stages[stage];
+  climb->stage = task->by_transforms ? "fft" : stages[stage];
   climb->on_paper = task->on_paper;
   climb->problem = task->question.problem;
   climb->operations = ladder_operations(&task->ladder, stage != CLI_FILTER);
@@ -217,7 +220,7 @@ static int run_stage(ladder_run *run, cli_task *task, cli_stage stage) {
 }
 
 static int run_line(ladder_run *run, const char *line) {
-  cli_task task;
+  cli_task task = {.by_transforms = cli_find_name(run->options->operand[0], names, NAMES) == FFT};
   int status = cli_task_open(&task, run->options, run->device, line);
   if (status == CLI_DONE && task.stage == CLI_FILTER) status = run_stage(run, &task, CLI_FILTER);
   if (status == CLI_DONE && task.stage == CLI_CONVOLUTION) {
@@ -282,7 +285,7 @@ int falt_verb_ladder(const cli_options *options) {
   if (done != NOTHING_READ) return done;
   if (options->operands == 0)
     return cli_fail(CLI_WRONG,
-                    "ladder: which one? write 1d, 2d, 3d or layer, or a problem line; --list names the steps");
+                    "ladder: which one? write 1d, 2d, 3d, layer or fft, or a problem line; --list names the steps");
   ladder_run *run = calloc(1, sizeof *run);
   if (!run) return cli_fail(CLI_IMPOSSIBLE, "ladder: memory ran out; close other programs");
   run->options = options;

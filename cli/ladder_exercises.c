@@ -5,6 +5,7 @@
 
 #include "counts.h"
 #include "ladder.h"
+#include "ladder/fft.h"
 #include "report.h"
 
 typedef enum quantity {
@@ -16,7 +17,8 @@ typedef enum quantity {
   SHARED_BYTES,
   BLOCKS,
   IDLE_THREADS,
-  BALANCE
+  BALANCE,
+  OVERLAP_SAVE
 } quantity;
 
 typedef struct exercise {
@@ -65,8 +67,13 @@ static const exercise exercises[] = {
      "A GPU copies 2.0e12 bytes a second (reads and writes together) and computes 60e12 f32 operations a second.\n"
      "How many operations must a kernel make for a byte of traffic before computing, not memory, limits it?",
      "divide one rate by the other", BALANCE},
+    {"correlate w=262144 s=129",
+     "A signal meets 129 taps by overlap-save with segments of P = 512 points: two transforms of 5 P log2 P "
+     "operations\n"
+     "and a product of 6 P for each segment. How many operations does an output cost?",
+     "a segment keeps 512 - 129 + 1 outputs", OVERLAP_SAVE},
 };
-/* Of the last exercise. */
+/* Of the exercise BALANCE. */
 static const double peak = 60e12, bandwidth = 2e12;
 
 enum { EXERCISES = sizeof exercises / sizeof *exercises };
@@ -96,6 +103,9 @@ static double answer_of(const exercise *e) {
       return c.tile_threads_in - c.tile_threads_out;
     case BALANCE:
       return peak / bandwidth;
+    case OVERLAP_SAVE:
+      return ladder_fft_by_fft(
+          &(ladder_task){.size = {1, 1, problem.input.size[FALT_W]}, .taps = {1, 1, problem.filter.size[FALT_W]}});
   }
   return NAN;
 }

@@ -31,6 +31,18 @@ static bool has_blocks(const cli_climb *climb) {
   return false;
 }
 
+/* Operations of steps that do not make the definition's. */
+static void print_operations(const cli_climb *climb) {
+  const double outputs = climb->operations / (2 * (double)climb->problem.filter.size[FALT_W]);
+  printf("\n  %-12s %14s %12s %12s\n", "on paper", "operations", "an output", "definition");
+  for (int i = 0; i < climb->rungs; i++) {
+    const cli_rung *r = &climb->rung[i];
+    if (r->skipped || !(r->counts.operations > 0)) continue;
+    printf("  %-12s %14.4g %12.1f %11.2fx\n", r->name, r->counts.operations, r->counts.operations / outputs,
+           r->counts.operations / climb->operations);
+  }
+}
+
 /* The GPU resources of the kernels. */
 static void print_blocks(const cli_climb *climb) {
   printf("\n  %-12s %12s %8s %8s %12s %8s\n", "on paper", "blocks", "threads", "shared", "reads saved", "op/byte");
@@ -90,6 +102,7 @@ void cli_climb_text(const cli_climb *climb) {
   print_head(climb);
   if (!climb->on_paper) print_times(climb);
   if (has_blocks(climb)) print_blocks(climb);
+  if (strcmp(climb->stage, "fft") == 0) print_operations(climb);
   if (cli_counts_apply(&climb->problem))
     print_ghosts(&climb->problem);
   else if (!climb->on_paper)
@@ -108,6 +121,7 @@ static void print_rates(cli_json *json, const cli_climb *climb, const cli_rung *
 static void print_counts(cli_json *json, const cli_rung *r) {
   cli_json_number(json, "operations_per_byte", r->counts.operations_per_byte);
   cli_json_number(json, "reads_saved", r->counts.reads_saved);
+  if (r->counts.operations > 0) cli_json_number(json, "operations", r->counts.operations);
   cli_json_integer(json, "blocks", r->counts.blocks);
   cli_json_integer(json, "block_threads", r->counts.block_threads);
   cli_json_integer(json, "shared_bytes", r->counts.shared_bytes);

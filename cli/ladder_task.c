@@ -112,8 +112,8 @@ static falt_status place(cli_task *task, int i, const void *from, size_t bytes) 
 
 static falt_status place_all(cli_task *task) {
   const falt_problem *p = &task->question.problem;
-  const size_t between = task->stage == CLI_FILTER ? 0 : y_bytes(task);
   ladder_task *k = &task->ladder;
+  const size_t between = task->by_transforms ? ladder_fft_bytes(k) : task->stage == CLI_FILTER ? 0 : y_bytes(task);
   falt_status status = place(task, 3, NULL, between);
   k->between = task->memory[3];
   if (!k->gpu) return status;
@@ -128,7 +128,14 @@ static falt_status place_all(cli_task *task) {
 
 /* ---- opening */
 
-static int fail_problem(const char *line, bool on_gpu) {
+static int fail_problem(const cli_task *task) {
+  const char *line = task->question.line;
+  const bool on_gpu = task->on_gpu;
+  if (task->by_transforms)
+    return cli_fail(
+        CLI_WRONG,
+        "ladder fft: the steps compute only a plain correlation of a signal (f32, one channel, \"same\", zero "
+        "beyond the ends); write one such as \"correlate w=262144 s=129\"");
   if (strncmp(line, "forward", 7) == 0)
     return cli_fail(
         CLI_WRONG,
@@ -153,7 +160,7 @@ static int fill(cli_task *task) {
 }
 
 int cli_task_open(cli_task *task, const cli_options *options, falt_device *device, const char *line) {
-  *task = (cli_task){.stage = CLI_FILTER};
+  *task = (cli_task){.stage = CLI_FILTER, .by_transforms = task->by_transforms};
   int status = cli_question_parse(options, line, &task->question);
   if (status != CLI_DONE) return status;
   task->question.device = device;
@@ -164,8 +171,8 @@ int cli_task_open(cli_task *task, const cli_options *options, falt_device *devic
   const bool on_gpu = strncmp(name, "cuda:", 5) == 0;
   task->on_gpu = on_gpu;
   task->on_paper = on_gpu && sscanf(name, "cuda:%d", &ordinal) != 1;
-  const bool is_layer = is_ladders_layer(p);
-  if (!is_layer && !is_ladders_filter(p, on_gpu)) return fail_problem(task->question.line, on_gpu);
+  const bool is_layer = is_ladders_layer(p) && !task->by_transforms;
+  if (!is_layer && (!is_ladders_filter(p, on_gpu) || (task->by_transforms && p->space != 1))) return fail_problem(task);
   k->threads = falt_device_threads(device);
   for (int a = 0; a < 3; a++) k->size[a] = p->input.size[FALT_D + a], k->taps[a] = p->filter.size[FALT_D + a];
   if (is_layer) {

@@ -12,6 +12,7 @@ typedef struct cli_task {
   cli_operands operands; /* on the host; output is where results arrive */
   ladder_task ladder;
   cli_stage stage;
+  bool by_transforms;    /* the ladder of transforms: set before cli_task_open */
   bool on_gpu, on_paper; /* on paper: the GPU is only described, so no operands and no runs */
   float *expected;       /* the first step's results */
   bool has_expected;

@@ -47,7 +47,7 @@ static const char ladder_details[] =
     "PROBLEM is a line such as\n"
     "  correlate h=2048 w=2048 r=5 s=5                  a filter: f32, \"same\", zero beyond the edges\n"
     "  forward n=64 c=1 h=28 w=28 k=16 r=5 s=5 pad=2    a layer: f32, nchw; then ReLU and 2 x 2 max pooling\n"
-    "docs/guide/ladder.md explains the steps.\n";
+    "`fft` filters a signal (correlate w=262144 s=129) by transforms. docs/guide/ladder.md explains the steps.\n";
 
 static const char bench_details[] =
     "SUITE is a name (filters-cpu, filters-gpu, layers-cpu, resnet50, sweep, quick) or a file with one problem a "
@@ -77,7 +77,7 @@ static const cli_verb verbs[] = {
     {"tune", CLI_TUNE, "PROBLEM|SUITE|FILE", "measure the candidates and store the winner", tune_details,
      falt_verb_tune},
     {"verify", CLI_VERIFY, "[PROBLEM]", "check every solver against the reference", verify_details, falt_verb_verify},
-    {"ladder", CLI_LADDER, "1d|2d|3d|layer [PROBLEM]",
+    {"ladder", CLI_LADDER, "1d|2d|3d|layer|fft [PROBLEM]",
      "the textbook's steps, each checked and timed; --list names them", ladder_details, falt_verb_ladder},
     {"bench", CLI_BENCH, "[choice] SUITE|FILE...", "time suites of problems, with --peers also on other libraries",
      bench_details, falt_verb_bench},

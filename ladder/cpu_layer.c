@@ -82,7 +82,8 @@ static void reordered(const ladder_task *k) {
 /* ---- step 3, im2col: an image's patches become the columns of a matrix, and the layer one product of matrices, which
  * somebody else has made fast. Each pixel is written and read once for every tap. */
 
-static const char *no_blas(void) {
+static const char *no_blas(const ladder_task *k) {
+  (void)k;
   return falt_blas_load() ? NULL : "no BLAS was found; install libopenblas0";
 }
 

@@ -90,12 +90,15 @@ static falt_status make_ready(const ladder_kernel *kernel, const ladder_task *ta
   if (reason)
     return falt_fail(FALT_INTERNAL, "ladder: %s was started where it does not serve: %s", l.kernel.entry, reason);
   const bool from_between = kernel->operands == LADDER_BETWEEN || kernel->operands == LADDER_BETWEEN_TO_Y;
-  const bool to_between = kernel->operands == LADDER_BETWEEN || kernel->operands == LADDER_X_TO_BETWEEN;
+  const bool to_between = kernel->operands == LADDER_BETWEEN || kernel->operands == LADDER_X_TO_BETWEEN ||
+                          kernel->operands == LADDER_W_TO_BETWEEN;
   *r = (ready){.launch = {.blocks = l.blocks[0], .threads = {l.threads[0], l.threads[1]}},
                .blocks_yz = {(int)l.blocks[1], (int)l.blocks[2]},
                .threads_z = l.threads[2],
-               .x = from_between ? task->between : task->x,
-               .w = task->w,
+               .x = from_between                              ? task->between
+                    : kernel->operands == LADDER_W_TO_BETWEEN ? task->w
+                                                              : task->x,
+               .w = kernel->operands == LADDER_X_BETWEEN_TO_Y ? task->between : task->w,
                .y = to_between ? task->between : task->y,
                .size = size_of(task),
                .layer = layer_of(task),

@@ -22,7 +22,14 @@ typedef struct ladder_kernel {
   const char *(*shape)(const ladder_task *task, ladder_launch *launch);
   bool taps_as_argument; /* else w is a pointer */
   bool is_layer;         /* takes a ladder_layer_size, else a ladder_size */
-  enum { LADDER_X_TO_Y, LADDER_X_TO_BETWEEN, LADDER_BETWEEN, LADDER_BETWEEN_TO_Y } operands;
+  enum {
+    LADDER_X_TO_Y,
+    LADDER_X_TO_BETWEEN,
+    LADDER_BETWEEN,
+    LADDER_BETWEEN_TO_Y,
+    LADDER_W_TO_BETWEEN,
+    LADDER_X_BETWEEN_TO_Y /* `between` in the place of w */
+  } operands;
 } ladder_kernel;
 
 /* The launch of a kernel, or why there is none. */

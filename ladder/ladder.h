@@ -38,6 +38,7 @@ typedef struct ladder_task {
 typedef struct ladder_counts {
   double operations_per_byte; /* of the step's reads, if every read that it does not avoid went to memory */
   double reads_saved;         /* by tiles: times fewer than one read a product; 1 without */
+  double operations;          /* of the whole step, where it does not make the definition's; else 0 */
   int64_t blocks;             /* of a GPU's (last) kernel; 0 on the CPU */
   int block_threads, shared_bytes;
 } ladder_counts;
@@ -48,19 +49,20 @@ typedef struct ladder_step {
   const char *name;
   const char *idea;                                    /* the change from the previous step, in short */
   const char *book;                                    /* section and figure of the textbook; NULL: not in it */
-  double (*bytes_per_output)(const ladder_task *task); /* CPU: bytes read for an output, as counted above */
-  void (*run)(const ladder_task *task);                /* CPU */
-  const struct ladder_kernel *kernel[3];               /* GPU: started one after another; NULL: no more */
-  const char *(*missing)(void);                        /* CPU: the missing feature of the machine, or NULL; NULL:
-                                                        * nothing */
-  const char *solver;                                  /* instead of kernels: a solver of the library, by name */
+  double (*bytes_per_output)(const ladder_task *task); /* CPU, transforms: bytes read for an output, as counted above */
+  double (*operations_per_output)(const ladder_task *task); /* NULL: those of the definition */
+  void (*run)(const ladder_task *task);                     /* CPU */
+  const struct ladder_kernel *kernel[3];                    /* GPU: started one after another; NULL: no more */
+  const char *(*missing)(const ladder_task *task); /* CPU: why the machine cannot run it, or NULL; NULL: it can */
+  const char *solver;                              /* instead of kernels: a solver of the library, by name */
 } ladder_step;
 
 /* Each ends with a NULL name. Steps by solvers are the command's to run, and the planner's own its to add. The sections
  * are those of Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, 4th edition, 2022. */
 extern const ladder_step ladder_cpu[];
-extern const ladder_step ladder_cpu_layer[];  /* to the convolution's results */
-extern const ladder_step ladder_cpu_pooled[]; /* to the pooled ones */
+extern const ladder_step ladder_cpu_layer[];                  /* to the convolution's results */
+extern const ladder_step ladder_cpu_pooled[];                 /* to the pooled ones */
+extern const ladder_step ladder_cpu_fft[], ladder_cuda_fft[]; /* a signal by transforms */
 extern const ladder_step ladder_cuda_signal[], ladder_cuda_image[], ladder_cuda_volume[];
 extern const ladder_step ladder_cuda_layer[], ladder_cuda_pooled[];
 
@@ -87,6 +89,9 @@ void ladder_gpu_close(ladder_gpu *gpu);
 const char *ladder_refusal(const ladder_step *step, const ladder_task *task, ladder_counts *counts);
 /* Runs a step repeatedly for about a number of seconds, at least once; returns the shortest time of a run. */
 falt_status ladder_time(const ladder_step *step, const ladder_task *task, double seconds, double *least);
+
+/* Bytes of `between` that the GPU's steps by transforms need; 0: they cannot compute the task. */
+size_t ladder_fft_bytes(const ladder_task *task);
 
 /* Operations of the whole task: multiply-adds as two. */
 double ladder_operations(const ladder_task *task, bool is_layer);

@@ -10,11 +10,13 @@ const ladder_track ladder_tracks[] = {
     {"1d 2d 3d", false, ladder_cpu, "cpu.c"},
     {"layer", false, ladder_cpu_layer, "cpu_layer.c"},
     {"layer", false, ladder_cpu_pooled, "cpu_layer.c"},
+    {"fft", false, ladder_cpu_fft, "cpu_fft.c"},
     {"1d", true, ladder_cuda_signal, NULL},
     {"2d", true, ladder_cuda_image, NULL},
     {"3d", true, ladder_cuda_volume, NULL},
     {"layer", true, ladder_cuda_layer, NULL},
     {"layer", true, ladder_cuda_pooled, NULL},
+    {"fft", true, ladder_cuda_fft, NULL},
     {.names = NULL},
 };
 

@@ -32,18 +32,29 @@ static ladder_counts count(const ladder_task *task, const ladder_kernel *kernel,
   return c;
 }
 
+/* Steps by transforms make other operations than the definition's, and say what they read. */
+static void count_own(const ladder_step *step, const ladder_task *task, ladder_counts *c) {
+  const double bytes = step->bytes_per_output(task), operations = step->operations_per_output(task);
+  c->operations = operations * product_of(task->size);
+  c->operations_per_byte = operations / bytes;
+  c->reads_saved = 8 * product_of(task->taps) / bytes; /* the definition reads a sample and a tap a product */
+}
+
 const char *ladder_refusal(const ladder_step *step, const ladder_task *task, ladder_counts *counts) {
   if (step->run) {
     *counts = (ladder_counts){.reads_saved = 1};
     counts->operations_per_byte = 2 * product_of(task->taps) / step->bytes_per_output(task);
-    return step->missing ? step->missing() : NULL;
+    const char *reason = step->missing ? step->missing(task) : NULL;
+    if (step->operations_per_output && !reason) count_own(step, task, counts);
+    return reason;
   }
   for (int i = 0; i < 3 && step->kernel[i]; i++) {
     ladder_launch launch;
     const char *reason = ladder_launch_make(step->kernel[i], task, &launch);
     if (reason) return reason;
-    if (i == 0) *counts = count(task, step->kernel[i], &launch);
+    if (i == 0 || step->operations_per_output) *counts = count(task, step->kernel[i], &launch);
   }
+  if (step->operations_per_output) count_own(step, task, counts);
   return NULL;
 }
 

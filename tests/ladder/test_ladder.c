@@ -13,6 +13,7 @@
 #include "core/memory.h"
 #include "counts.h"
 #include "ladder/cuda.h"
+#include "ladder/fft.h"
 #include "need_compiler.h"
 
 #define UNUSED __attribute__((unused))
@@ -54,6 +55,7 @@ static void run_steps(const ladder_step *steps, ladder_task *k, int64_t results,
     ladder_counts counts;
     double seconds;
     memset(y, 0xff, (size_t)results * sizeof *y);
+    if (step->solver) continue; /* the command's to run */
     const char *reason = ladder_refusal(step, k, &counts);
     if (reason && step->missing) continue; /* no BLAS here */
     assert_null(reason);
@@ -85,6 +87,18 @@ static void test_cpu_layers(UNUSED void **state) {
     run_steps(ladder_cpu_layer, k, planes * k->out[0] * k->out[1], inputs, taps, 1, false);
     run_steps(ladder_cpu_pooled, k, planes * k->pooled[0] * k->pooled[1], inputs, taps, 1, true);
   }
+}
+
+/* Segments of every size, and signals shorter than the filter; the last segment has no partner in some. */
+static void test_cpu_fft(UNUSED void **state) {
+  static const int64_t sizes[][2] = {{5, 9}, {384, 129}, {1500, 129}, {1000, 130}, {900, 257}, {2000, 2048}, {700, 1}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    ladder_task k = filter(1, 1, sizes[i][0], 1, 1, sizes[i][1]);
+    assert_null(ladder_fft_refusal(&k));
+    run_steps(ladder_cpu_fft, &k, sizes[i][0], sizes[i][0], sizes[i][1], 0, false);
+  }
+  const ladder_task longest = filter(1, 1, 9000, 1, 1, 2049);
+  assert_non_null(ladder_fft_refusal(&longest));
 }
 
 /* ---- counts */
@@ -134,6 +148,23 @@ static void test_other_counts(UNUSED void **state) {
   assert_int_equal(shared.blocks, 64 * 16 * 4);
   assert_int_equal(shared.block_threads, 14 * 14);
   assert_int_equal(shared.shared_bytes, 18 * 18 * 4);
+}
+
+/* P = 512, 384 outputs a segment; P = 1024, 768 outputs. */
+static void test_fft_counts(UNUSED void **state) {
+  const ladder_task small = filter(1, 1, 3840, 1, 1, 129), large = filter(1, 1, 76801, 1, 1, 257);
+  assert_near(counts_of(ladder_cpu_fft, "direct", &small).operations, 2.0 * 129 * 3840);
+  assert_near(counts_of(ladder_cpu_fft, "dft", &small).operations, 10.0 * (2 * 8 * 512 * 512 + 6 * 512));
+  assert_near(counts_of(ladder_cpu_fft, "radix-2", &small).operations, 10.0 * (2 * 5 * 512 * 9 + 6 * 512));
+  assert_near(counts_of(ladder_cpu_fft, "threaded", &small).operations, 5.0 * (2 * 5 * 512 * 9 + 6 * 512));
+  const ladder_counts apart = counts_of(ladder_cuda_fft, "registers", &large);
+  assert_int_equal(apart.blocks, 101);
+  assert_int_equal(apart.block_threads, 128);
+  assert_int_equal(apart.shared_bytes, (1024 + 64) * 8);
+  assert_near(apart.reads_saved, 8 * 257.0 / (20 * 1024.0 / 768));
+  assert_int_equal(counts_of(ladder_cuda_fft, "shared", &large).block_threads, 512);
+  assert_int_equal(counts_of(ladder_cuda_fft, "paired", &large).blocks, 51);
+  assert_int_equal(ladder_fft_bytes(&large), (101 + 1) * 1024 * 8);
 }
 
 static void assert_saved(const char *line, const double saved[4]) {
@@ -205,6 +236,12 @@ static void test_layer_kernels(UNUSED void **state) {
   }
 }
 
+static void test_fft_kernels(UNUSED void **state) {
+  const ladder_task tasks[] = {filter(1, 1, 9999, 1, 1, 129), filter(1, 1, 9999, 1, 1, 257),
+                               filter(1, 1, 9999, 1, 1, 400), filter(1, 1, 9, 1, 1, 2048)};
+  for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) compile_steps(ladder_cuda_fft, &tasks[i]);
+}
+
 /* ---- sources */
 
 static void test_sources(UNUSED void **state) {
@@ -225,11 +262,13 @@ static void test_sources(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_cpu_filters),     cmocka_unit_test(test_cpu_layers),
-      cmocka_unit_test(test_image_counts),    cmocka_unit_test(test_other_counts),
-      cmocka_unit_test(test_counts_on_paper), cmocka_unit_test(test_signal_kernels),
-      cmocka_unit_test(test_image_kernels),   cmocka_unit_test(test_volume_kernels),
-      cmocka_unit_test(test_layer_kernels),   cmocka_unit_test(test_sources),
+      cmocka_unit_test(test_cpu_filters),    cmocka_unit_test(test_cpu_layers),
+      cmocka_unit_test(test_cpu_fft),        cmocka_unit_test(test_fft_counts),
+      cmocka_unit_test(test_fft_kernels),    cmocka_unit_test(test_image_counts),
+      cmocka_unit_test(test_other_counts),   cmocka_unit_test(test_counts_on_paper),
+      cmocka_unit_test(test_signal_kernels), cmocka_unit_test(test_image_kernels),
+      cmocka_unit_test(test_volume_kernels), cmocka_unit_test(test_layer_kernels),
+      cmocka_unit_test(test_sources),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
