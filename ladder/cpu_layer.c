@@ -199,7 +199,106 @@ static void threaded(const ladder_task *k) {
   ladder_share(k, k->images * blocks_of(k), run_items);
 }
 
-/* ---- step 6, apart: ReLU and pooling as separate passes over the convolution's output */
+/* ---- step 6, winograd: F(2 x 2, 3 x 3). A tile of 4 x 4 inputs and a filter are each brought to 16 points; there a
+ * product of matrices sums over the channels: 16 multiplications for 4 outputs instead of 36. S. Winograd, Arithmetic
+ * Complexity of Computations, 1980; A. Lavin, S. Gray, Fast Algorithms for Convolutional Neural Networks, 2016. */
+
+enum { POINTS = 16 };
+
+static const char *no_winograd(const ladder_task *k) {
+  const bool fits = k->taps[H] == 3 && k->taps[W] == 3 && k->stride[0] == 1 && k->stride[1] == 1;
+  return fits ? NULL : "F(2,3) computes 3 x 3 taps of stride 1";
+}
+
+/* Four inputs, d0 - d2, d1 + d2, d2 - d1, d1 - d3, in place. */
+static void to_points(float *d, int64_t step) {
+  const float d0 = d[0], d1 = d[step], d2 = d[2 * step], d3 = d[3 * step];
+  d[0] = d0 - d2, d[step] = d1 + d2, d[2 * step] = d2 - d1, d[3 * step] = d1 - d3;
+}
+
+/* Three taps: g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2, g2. */
+static void taps_to_points(const float *g, int64_t from, float *u, int64_t to) {
+  const float outer = g[0] + g[2 * from], middle = g[from];
+  u[0] = g[0], u[to] = (outer + middle) / 2, u[2 * to] = (outer - middle) / 2, u[3 * to] = g[2 * from];
+}
+
+/* Two outputs: m0 + m1 + m2, m1 - m2 - m3. */
+static void to_outputs(float *m, int64_t step) {
+  const float m1 = m[step], m2 = m[2 * step];
+  m[0] = m[0] + m1 + m2, m[step] = m1 - m2 - m[3 * step];
+}
+
+/* points[point][filter][channel] */
+static void transform_taps(const ladder_task *k, float *points) {
+  const int64_t pairs = k->filters * k->channels;
+  for (int64_t i = 0; i < pairs; i++) {
+    float rows[12], all[POINTS]; /* 4 x 3, 4 x 4 */
+    for (int s = 0; s < 3; s++) taps_to_points(k->w + 9 * i + s, 3, rows + s, 3);
+    for (int r = 0; r < 4; r++) taps_to_points(rows + 3 * r, 1, all + 4 * r, 1);
+    for (int p = 0; p < POINTS; p++) points[p * pairs + i] = all[p];
+  }
+}
+
+/* points[point][tile] of row `u` of tiles of one channel */
+static void transform_inputs(const ladder_task *k, const float *plane, int64_t u, float *points, int64_t tiles) {
+  for (int64_t v = 0; v < tiles; v++) {
+    float tile[POINTS];
+    for (int p = 0; p < POINTS; p++) {
+      const int64_t row = 2 * u + p / 4 - k->pad[0], column = 2 * v + p % 4 - k->pad[1];
+      const bool inside = row >= 0 && row < k->size[H] && column >= 0 && column < k->size[W];
+      tile[p] = inside ? plane[row * k->size[W] + column] : 0;
+    }
+    for (int i = 0; i < 4; i++) to_points(tile + i, 4);
+    for (int i = 0; i < 4; i++) to_points(tile + 4 * i, 1);
+    for (int p = 0; p < POINTS; p++) points[p * tiles + v] = tile[p];
+  }
+}
+
+LADDER_CLONES static void add_product(float *sums, const float *points, float tap, int64_t n) {
+  for (int64_t i = 0; i < n; i++) sums[i] += tap * points[i];
+}
+
+/* Two rows of one filter's outputs from sums[point][tile]; an odd size leaves part of the last tile out. */
+static void store_outputs(const ladder_task *k, const float *sums, int64_t u, int64_t tiles, float *y) {
+  for (int64_t v = 0; v < tiles; v++) {
+    float tile[POINTS];
+    for (int p = 0; p < POINTS; p++) tile[p] = sums[p * tiles + v];
+    for (int i = 0; i < 4; i++) to_outputs(tile + i, 4);
+    for (int i = 0; i < 2; i++) to_outputs(tile + 4 * i, 1);
+    for (int i = 0; i < 4; i++) {
+      const int64_t row = 2 * u + i / 2, column = 2 * v + i % 2;
+      if (row < k->out[0] && column < k->out[1]) y[row * k->out[1] + column] = tile[4 * (i / 2) + i % 2];
+    }
+  }
+}
+
+/* Work is handed out in rows of tiles of an image. */
+static void run_winograd(const ladder_task *k, int64_t begin, int64_t end) {
+  const int64_t rows = ceil_of(k->out[0], 2), tiles = ceil_of(k->out[1], 2), plane = POINTS * tiles;
+  const int64_t pairs = k->filters * k->channels;
+  float *taps = malloc((size_t)(POINTS * pairs + (k->channels + 1) * plane) * sizeof *taps);
+  if (!taps) return;
+  float *inputs = taps + POINTS * pairs, *sums = inputs + k->channels * plane;
+  transform_taps(k, taps);
+  for (int64_t i = begin; i < end; i++) {
+    const int64_t image = i / rows, u = i % rows;
+    for (int64_t c = 0; c < k->channels; c++) transform_inputs(k, plane_of(k, image, c), u, inputs + c * plane, tiles);
+    for (int64_t f = 0; f < k->filters; f++) {
+      memset(sums, 0, (size_t)plane * sizeof *sums);
+      for (int64_t c = 0; c < k->channels; c++)
+        for (int p = 0; p < POINTS; p++)
+          add_product(sums + p * tiles, inputs + c * plane + p * tiles, taps[p * pairs + f * k->channels + c], tiles);
+      store_outputs(k, sums, u, tiles, k->y + (image * k->filters + f) * k->out[0] * k->out[1]);
+    }
+  }
+  free(taps);
+}
+
+static void winograd(const ladder_task *k) {
+  ladder_share(k, k->images * ceil_of(k->out[0], 2), run_winograd);
+}
+
+/* ---- step 7, apart: ReLU and pooling as separate passes over the convolution's output */
 
 static float larger(float a, float b) {
   return a > b ? a : b;
@@ -234,7 +333,7 @@ static void apart(const ladder_task *k) {
   ladder_share(k, planes, run_pooling);
 }
 
-/* ---- step 7, fused: two rows of results are pooled while they are in the first-level cache, and never reach memory.
+/* ---- step 8, fused: two rows of results are pooled while they are in the first-level cache, and never reach memory.
  * The largest of four is clipped instead of all four: ReLU keeps the order. */
 
 static void fuse_rows(const ladder_task *k, const float *rows, int64_t count, float *y) {
@@ -279,6 +378,11 @@ static double inputs_shared(const ladder_task *k) { /* among 8 filters, a tap am
   return taps_reused(k) / FILTERS + taps_reused(k) / LANES;
 }
 
+static double points_of_tile(const ladder_task *k) { /* 16 of an input for 4 outputs, a tap for many */
+  (void)k;
+  return 4.0 * POINTS / 4;
+}
+
 const ladder_step ladder_cpu_layer[] = {
     {.name = "naive", .idea = "the definition", .book = "16.2", .bytes_per_output = every_access, .run = naive},
     {.name = "reordered",
@@ -300,6 +404,11 @@ const ladder_step ladder_cpu_layer[] = {
      .idea = "8 filters of an image at a time on every core",
      .bytes_per_output = inputs_shared,
      .run = threaded},
+    {.name = "winograd",
+     .idea = "F(2,3): 16 multiplications for 4 outputs, not 36",
+     .bytes_per_output = points_of_tile,
+     .run = winograd,
+     .missing = no_winograd},
     {.name = NULL},
 };
 

@@ -78,8 +78,9 @@ static void test_cpu_filters(UNUSED void **state) {
 }
 
 static void test_cpu_layers(UNUSED void **state) {
-  ladder_task tasks[] = {layer(2, 1, 28, 16, 5, 1, 2), layer(2, 3, 35, 5, 11, 4, 0), layer(1, 4, 9, 3, 3, 1, 1),
-                         layer(1, 2, 1100, 1, 3, 1, 1), layer(3, 2, 6, 2, 3, 2, 5)};
+  ladder_task tasks[] = {layer(2, 1, 28, 16, 5, 1, 2), layer(2, 3, 35, 5, 11, 4, 0),
+                         layer(1, 4, 9, 3, 3, 1, 1),   layer(1, 2, 1100, 1, 3, 1, 1),
+                         layer(3, 2, 6, 2, 3, 2, 5),   layer(3, 5, 13, 7, 3, 1, 0)}; /* an odd size for F(2,3) */
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) {
     ladder_task *k = &tasks[i];
     const int64_t planes = k->images * k->filters, inputs = k->images * k->channels * k->size[H] * k->size[W];
