@@ -436,6 +436,7 @@ static int bench_suites(const cli_options *options) {
 
 int falt_verb_bench(const cli_options *options) {
   if (options->operands && strcmp(options->operand[0], "choice") == 0) return cli_bench_choice(options);
+  if (options->operands && strcmp(options->operand[0], "convolver") == 0) return cli_bench_convolver(options);
   if (options->count >= 0 || options->seed)
     return cli_fail(CLI_WRONG, "--%s: only bench choice draws problems; write faltung bench choice SUITE",
                     options->count >= 0 ? "count" : "seed");

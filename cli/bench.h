@@ -53,6 +53,8 @@ typedef struct cli_bench {
 int cli_bench_device(const cli_options *options, falt_device **device, falt_limits *limits);
 /* `faltung bench choice [SUITE...]`: how good the planner's choices are. Returns the exit status. */
 int cli_bench_choice(const cli_options *options);
+/* `faltung bench convolver [NAME=N...]`: the time of a block of the convolver. Returns the exit status. */
+int cli_bench_convolver(const cli_options *options);
 
 /* The peer's time over Faltung's; for Faltung, the fastest peer's over its own. NaN if there is none. */
 double cli_bench_ratio(const cli_row *row, int entry);

@@ -61,7 +61,8 @@ static const char bench_details[] =
     "`bench choice [SUITE|FILE...]` draws problems from suites (default choice-cpu or choice-gpu), times every "
     "candidate "
     "of\n"
-    "each, and compares the planner's choice with the fastest.\n";
+    "each, and compares the planner's choice with the fastest.\n"
+    "`bench convolver [channels=N] [block=N] [rate=N] [taps=N]` measures the convolver's CPU time a block.\n";
 
 /* Verbs that exist, in the order of the help. */
 static const cli_verb verbs[] = {
