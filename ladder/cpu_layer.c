@@ -228,10 +228,9 @@ static void to_outputs(float *m, int64_t step) {
   m[0] = m[0] + m1 + m2, m[step] = m1 - m2 - m[3 * step];
 }
 
-/* points[point][filter][channel] */
-static void transform_taps(const ladder_task *k, float *points) {
-  const int64_t pairs = k->filters * k->channels;
-  for (int64_t i = 0; i < pairs; i++) {
+/* points[point][filter][channel], of `pairs` of filters and channels with those that fill the last block of filters */
+static void transform_taps(const ladder_task *k, float *points, int64_t pairs) {
+  for (int64_t i = 0; i < k->filters * k->channels; i++) {
     float rows[12], all[POINTS]; /* 4 x 3, 4 x 4 */
     for (int s = 0; s < 3; s++) taps_to_points(k->w + 9 * i + s, 3, rows + s, 3);
     for (int r = 0; r < 4; r++) taps_to_points(rows + 3 * r, 1, all + 4 * r, 1);
@@ -239,9 +238,9 @@ static void transform_taps(const ladder_task *k, float *points) {
   }
 }
 
-/* points[point][tile] of row `u` of tiles of one channel */
-static void transform_inputs(const ladder_task *k, const float *plane, int64_t u, float *points, int64_t tiles) {
-  for (int64_t v = 0; v < tiles; v++) {
+/* points[point][tile] of row `u` of tiles of one channel, points `pitch` apart */
+static void transform_inputs(const ladder_task *k, const float *plane, int64_t u, float *points, int64_t pitch) {
+  for (int64_t v = 0; 2 * v < k->out[1]; v++) {
     float tile[POINTS];
     for (int p = 0; p < POINTS; p++) {
       const int64_t row = 2 * u + p / 4 - k->pad[0], column = 2 * v + p % 4 - k->pad[1];
@@ -250,19 +249,25 @@ static void transform_inputs(const ladder_task *k, const float *plane, int64_t u
     }
     for (int i = 0; i < 4; i++) to_points(tile + i, 4);
     for (int i = 0; i < 4; i++) to_points(tile + 4 * i, 1);
-    for (int p = 0; p < POINTS; p++) points[p * tiles + v] = tile[p];
+    for (int p = 0; p < POINTS; p++) points[p * pitch + v] = tile[p];
   }
 }
 
-LADDER_CLONES static void add_product(float *sums, const float *points, float tap, int64_t n) {
-  for (int64_t i = 0; i < n; i++) sums[i] += tap * points[i];
+/* One point of 8 filters and 16 tiles: their sums over the channels stay in registers. */
+LADDER_CLONES static void multiply_point(const float *taps, int64_t channels, const float *inputs, float *sums,
+                                         int64_t pitch) {
+  ladder_vector all[FILTERS] = {{0}};
+  for (int64_t c = 0; c < channels; c++)
+    for (int f = 0; f < FILTERS; f++)
+      all[f] += taps[f * channels + c] * *(const ladder_vector *)(inputs + c * POINTS * pitch);
+  for (int f = 0; f < FILTERS; f++) *(ladder_vector *)(sums + f * POINTS * pitch) = all[f];
 }
 
 /* Two rows of one filter's outputs from sums[point][tile]; an odd size leaves part of the last tile out. */
-static void store_outputs(const ladder_task *k, const float *sums, int64_t u, int64_t tiles, float *y) {
-  for (int64_t v = 0; v < tiles; v++) {
+static void store_outputs(const ladder_task *k, const float *sums, int64_t u, int64_t pitch, float *y) {
+  for (int64_t v = 0; 2 * v < k->out[1]; v++) {
     float tile[POINTS];
-    for (int p = 0; p < POINTS; p++) tile[p] = sums[p * tiles + v];
+    for (int p = 0; p < POINTS; p++) tile[p] = sums[p * pitch + v];
     for (int i = 0; i < 4; i++) to_outputs(tile + i, 4);
     for (int i = 0; i < 2; i++) to_outputs(tile + 4 * i, 1);
     for (int i = 0; i < 4; i++) {
@@ -272,24 +277,33 @@ static void store_outputs(const ladder_task *k, const float *sums, int64_t u, in
   }
 }
 
-/* Work is handed out in rows of tiles of an image. */
+/* Row `u` of tiles of an image, whose inputs are points already. */
+static void multiply_row(const ladder_task *k, const float *taps, int64_t pairs, const float *inputs, float *sums,
+                         int64_t pitch, int64_t image, int64_t u) {
+  for (int64_t filter = 0; filter < k->filters; filter += FILTERS) {
+    for (int p = 0; p < POINTS; p++)
+      for (int64_t v = 0; v < pitch; v += LANES)
+        multiply_point(taps + p * pairs + filter * k->channels, k->channels, inputs + p * pitch + v,
+                       sums + p * pitch + v, pitch);
+    for (int64_t f = 0; f < min_of(FILTERS, k->filters - filter); f++)
+      store_outputs(k, sums + f * POINTS * pitch, u, pitch,
+                    k->y + (image * k->filters + filter + f) * k->out[0] * k->out[1]);
+  }
+}
+
+/* Work is handed out in rows of tiles of an image. Zeros fill the last vector of tiles and the last block of filters.
+ */
 static void run_winograd(const ladder_task *k, int64_t begin, int64_t end) {
-  const int64_t rows = ceil_of(k->out[0], 2), tiles = ceil_of(k->out[1], 2), plane = POINTS * tiles;
-  const int64_t pairs = k->filters * k->channels;
-  float *taps = malloc((size_t)(POINTS * pairs + (k->channels + 1) * plane) * sizeof *taps);
+  const int64_t rows = ceil_of(k->out[0], 2), pitch = ceil_of(ceil_of(k->out[1], 2), LANES) * LANES;
+  const int64_t pairs = blocks_of(k) * FILTERS * k->channels;
+  float *taps = calloc((size_t)(POINTS * (pairs + (k->channels + FILTERS) * pitch)), sizeof *taps);
   if (!taps) return;
-  float *inputs = taps + POINTS * pairs, *sums = inputs + k->channels * plane;
-  transform_taps(k, taps);
+  float *inputs = taps + POINTS * pairs, *sums = inputs + k->channels * POINTS * pitch;
+  transform_taps(k, taps, pairs);
   for (int64_t i = begin; i < end; i++) {
-    const int64_t image = i / rows, u = i % rows;
-    for (int64_t c = 0; c < k->channels; c++) transform_inputs(k, plane_of(k, image, c), u, inputs + c * plane, tiles);
-    for (int64_t f = 0; f < k->filters; f++) {
-      memset(sums, 0, (size_t)plane * sizeof *sums);
-      for (int64_t c = 0; c < k->channels; c++)
-        for (int p = 0; p < POINTS; p++)
-          add_product(sums + p * tiles, inputs + c * plane + p * tiles, taps[p * pairs + f * k->channels + c], tiles);
-      store_outputs(k, sums, u, tiles, k->y + (image * k->filters + f) * k->out[0] * k->out[1]);
-    }
+    for (int64_t c = 0; c < k->channels; c++)
+      transform_inputs(k, plane_of(k, i / rows, c), i % rows, inputs + c * POINTS * pitch, pitch);
+    multiply_row(k, taps, pairs, inputs, sums, pitch, i / rows, i % rows);
   }
   free(taps);
 }
@@ -378,9 +392,9 @@ static double inputs_shared(const ladder_task *k) { /* among 8 filters, a tap am
   return taps_reused(k) / FILTERS + taps_reused(k) / LANES;
 }
 
-static double points_of_tile(const ladder_task *k) { /* 16 of an input for 4 outputs, a tap for many */
+static double points_shared(const ladder_task *k) { /* 16 for 4 outputs; shared like the inputs before */
   (void)k;
-  return 4.0 * POINTS / 4;
+  return 4.0 * POINTS / 4 * (1.0 / FILTERS + 1.0 / LANES);
 }
 
 const ladder_step ladder_cpu_layer[] = {
@@ -406,7 +420,7 @@ const ladder_step ladder_cpu_layer[] = {
      .run = threaded},
     {.name = "winograd",
      .idea = "F(2,3): 16 multiplications for 4 outputs, not 36",
-     .bytes_per_output = points_of_tile,
+     .bytes_per_output = points_shared,
      .run = winograd,
      .missing = no_winograd},
     {.name = NULL},
