@@ -332,6 +332,8 @@ def child(code, **options):
 
 def test_control_c_interrupts_an_execution():
     code = """
+import signal
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background inherits that it is ignored
 import numpy, faltung
 plan = faltung.plan("correlate h=6000 w=6000 r=301 s=301 method=generic")
 x, w = numpy.ones((6000, 6000), "f4"), numpy.ones((301, 301), "f4")
