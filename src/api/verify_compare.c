@@ -100,6 +100,15 @@ static double largest_of(const falt_verification *v, falt_operand which) {
   return falt_bench_largest(&v->magnitudes, which);
 }
 
+/* Of gradients by solvers that mix inputs: the largest result's, or all terms' where no dy reaches any result. */
+static void set_least(comparison *c) {
+  const falt_verification *v = c->v;
+  const falt_operand other = v->problem->operation == FALT_BACKWARD_DATA ? FALT_FILTER : FALT_INPUT;
+  falt_tensor_visit(&v->data.operand[c->which].tensor, see_magnitude, c);
+  if (c->least == 0)
+    c->least = largest_of(v, FALT_OUTPUT) * largest_of(v, other) * (double)falt_problem_depth(v->problem);
+}
+
 /* The bound of the operands of a problem's sums. */
 static double largest_product(const falt_verification *v) {
   const falt_operand *factor = falt_operations[v->problem->operation].factor;
@@ -204,7 +213,7 @@ void falt_verify_compare(const falt_verification *v, const falt_plan *plan, falt
     c.spreads = v->filling == FALT_FILL_NOT_FINITE && plan->spreads;
     c.factors = (v->factors || v->problem->factors) && plan->factors;
     c.mixes = plan->mixes;
-    if (c.mixes && falt_operations[v->problem->operation].is_gradient) falt_tensor_visit(&o->tensor, see_magnitude, &c);
+    if (c.mixes && falt_operations[v->problem->operation].is_gradient) set_least(&c);
     c.splits = v->filling == FALT_FILL_NOT_FINITE && plan->splits;
     c.hides = hides_terms(v->problem);
     if (v->problem->operation == FALT_BACKWARD_MAXPOOL) {
