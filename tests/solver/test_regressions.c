@@ -59,6 +59,11 @@ static const regression lines[] = {
     {"forward c=1 h=1 w=1 k=1 r=1 s=1 pad=1 value=0.5", 81235202},
     {"backward-data c=1 h=1 w=4 k=1 r=1 s=1 out=1x2 type=bf16", 81237857},
     {"backward-data c=10 h=1 w=16 k=10 r=7 s=7 groups=10 dilation=2 pad=1:0x1:1 out=1", 89616512434012},
+    /* upconvert-f32: sums of whole numbers by transforms, which round */
+    {"forward c=4 h=9 w=8 k=4 r=1 s=1 groups=4 pad=1:1x0:-3 boundary=x=reflect101 value=1 type=u8 weight-type=u16 "
+     "acc=s32 "
+     "filter=known",
+     89616512559872},
     /* separable: terms of infinities cancel to NaN; terms are close to all taps, not to each */
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=s32 rank=2", 281474976710663},
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=u16 rank=3", 4785074604081159},
