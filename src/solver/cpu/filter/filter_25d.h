@@ -4,8 +4,8 @@
  * feeds all r output rows that it belongs to, through filter row i into output row t - i. Then output row t - r + 1 is
  * complete and is stored, and its registers serve row t + 1. Register tiles load some input rows for two tiles, which
  * limits small filters; this kernel loads each row once. The ring position must be a compile-time constant, so the loop
- * is unrolled r times and the number of rows must be r - 1 more than a multiple of r. The sums are the same chains as
- * those of the register tile, bit for bit: row by row from the top. */
+ * is unrolled r times and the number of rows must be r - 1 more than a multiple of r. The terms are
+ * added row by row from the top, as in the kernel of register tiles, so both give the same bits. */
 
 enum { BLOCKED_MOST = 7 };
 enum { BLOCKED_2 = 8, BLOCKED_3 = 6, BLOCKED_4 = 6, BLOCKED_5 = 5, BLOCKED_6 = 4, BLOCKED_7 = 4 };

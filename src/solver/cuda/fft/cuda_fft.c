@@ -1,7 +1,7 @@
 /* Solver cuda-fft: filters of many taps, and depthwise layers as filters of each channel, by overlap-save (Stockham
  * 1966). A block transforms a pair of tiles in registers and shared memory, multiplies them by the filter's spectrum
- * and transforms them back: one read and one write of the data. Tiles that hold what is not finite are summed tap by
- * tap by a second kernel. Kernels: cuda_fft.cu. Tile search: cuda_fft_tiles.c. */
+ * and transforms them back: one read and one write of the data. A second kernel sums tiles with NaN or
+ * infinity tap by tap. Kernels: cuda_fft.cu. Tile search: cuda_fft_tiles.c. */
 #include <math.h>
 #include <stdlib.h>
 
