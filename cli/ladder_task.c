@@ -218,7 +218,7 @@ static double difference(const cli_task *task) {
   for (int64_t row = 0; row < r.rows; row++)
     for (int64_t i = row * r.pitch; i < row * r.pitch + r.row; i++) {
       const double gap = fabs((double)y[i] - (double)task->expected[i]);
-      most = gap <= most ? most : gap; /* NaN wins */
+      most = ladder_worse(most, gap);
       scale = fmax(scale, fabs((double)task->expected[i]));
     }
   return scale > 0 ? most / scale : most;

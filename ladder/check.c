@@ -19,9 +19,13 @@ typedef struct verdict {
   double most, scale;
 } verdict;
 
+double ladder_worse(double a, double b) {
+  return isnan(a) || a >= b ? a : b;
+}
+
 static void judge(verdict *v, double is, double should) {
   const double gap = fabs(is - should);
-  v->most = gap <= v->most ? v->most : gap; /* NaN wins */
+  v->most = ladder_worse(v->most, gap);
   v->scale = fmax(v->scale, fabs(should));
 }
 

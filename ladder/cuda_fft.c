@@ -4,18 +4,15 @@
 
 enum { W = 2, MOST_BLOCK = 512 };
 
-/* `levels` of radix 2 that a thread does in registers, 0: the definition; `segments` of one block. */
-static const char *shape(const ladder_task *k, ladder_launch *l, int levels, int segments, int64_t blocks) {
+static const char *launch(const ladder_task *k, ladder_launch *l, int levels, int segments, int threads,
+                          int64_t blocks) {
   const char *reason = ladder_fft_refusal(k);
   if (reason) return reason;
-  const int points = ladder_fft_points(k), share = points >> (levels ? levels : 1);
-  const int places = levels == 3 ? points + points / 16 : points;
   l->blocks[0] = blocks;
-  l->threads[0] = share < MOST_BLOCK ? share : MOST_BLOCK;
-  l->shared_bytes = 2 * (int64_t)sizeof(float) * places;
+  l->threads[0] = threads;
   falt_cuda_define(&l->kernel, "TAPS=%d", (int)k->taps[W]);
-  falt_cuda_define(&l->kernel, "POINTS=%d", points);
-  falt_cuda_define(&l->kernel, "THREADS=%d", l->threads[0]);
+  falt_cuda_define(&l->kernel, "POINTS=%d", ladder_fft_points(k));
+  falt_cuda_define(&l->kernel, "THREADS=%d", threads);
   falt_cuda_define(&l->kernel, "SEGMENTS=%d", segments);
   falt_cuda_define(&l->kernel, "LEVELS=%d", levels);
   return NULL;
@@ -23,10 +20,15 @@ static const char *shape(const ladder_task *k, ladder_launch *l, int levels, int
 
 static const char *shape_direct(const ladder_task *k, ladder_launch *l) {
   enum { THREADS = 256 };
-  const char *reason = shape(k, l, 0, 1, (k->size[W] + THREADS - 1) / THREADS);
-  l->threads[0] = THREADS;
-  l->shared_bytes = 0;
-  return reason;
+  return launch(k, l, 0, 1, THREADS, (k->size[W] + THREADS - 1) / THREADS);
+}
+
+/* `levels` of radix 2 that a thread does in registers, 0: the definition; `segments` of one block. */
+static const char *shape(const ladder_task *k, ladder_launch *l, int levels, int segments, int64_t blocks) {
+  const int points = ladder_fft_points(k), share = points >> (levels ? levels : 1);
+  const int places = levels == 3 ? points + points / 16 : points;
+  l->shared_bytes = 2 * (int64_t)sizeof(float) * places;
+  return launch(k, l, levels, segments, share < MOST_BLOCK ? share : MOST_BLOCK, blocks);
 }
 
 static const char *filter_by_definition(const ladder_task *k, ladder_launch *l) {

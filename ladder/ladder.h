@@ -96,6 +96,8 @@ size_t ladder_fft_bytes(const ladder_task *task);
 /* Operations of the whole task: multiply-adds as two. */
 double ladder_operations(const ladder_task *task, bool is_layer);
 
+/* The larger of two differences; NaN is larger than any. */
+double ladder_worse(double a, double b);
 /* Largest difference of results y in the host's memory from sums in f64 at some positions, corners and edges among
  * them, relative to the largest sum. Filters: y has the task's pitch. */
 double ladder_check_filter(const ladder_task *task, const float *x, const float *y);
