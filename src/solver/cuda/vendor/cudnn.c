@@ -100,6 +100,15 @@ static bool has_plain_ends(const falt_problem *p) {
   return true;
 }
 
+/* A window may lie wholly in padding: engine 40 of cuDNN 9.14 gave infinity for the gradient of such a layer. */
+static bool has_empty_windows(const falt_problem *p) {
+  for (int i = 0; i < 3; i++) {
+    const int64_t extent = falt_extent(&p->axis[i], p->filter.size[FALT_D + i]);
+    if (p->axis[i].pad[0] >= extent || pad_after(p, i) >= extent) return true;
+  }
+  return false;
+}
+
 static const char *refusal(const falt_problem *p) {
   const falt_type type = p->input.type;
   return falt_is_pooling(p->operation)                      ? "only layers and their gradients"
@@ -108,6 +117,7 @@ static const char *refusal(const falt_problem *p) {
          : p->accumulator != falt_type_accumulator(type)    ? "its sums are not of the layer's type or f32"
          : p->has_residual || p->has_bias || !falt_epilogue_is_identity(p) ? "only sums, without an epilogue"
          : !has_plain_ends(p)                                              ? "it takes zero padding only"
+         : has_empty_windows(p)                                            ? "windows lie wholly in padding"
          : !goes_forward(&p->input) || !goes_forward(&p->filter) || !goes_forward(&p->output)
              ? "it walks no array backwards or in place"
          : !has_one_channel_axis(&p->input) || !has_one_channel_axis(&p->output)

@@ -49,6 +49,7 @@ static void test_refusals(UNUSED void **state) {
       {"forward c=8 h=9 w=9 k=8 r=3 s=3 act=relu method=cudnn", "without an epilogue"},
       {"forward c=8 h=9 w=9 k=8 r=3 s=3 pad=1 boundary=edge method=cudnn", "zero padding only"},
       {"forward c=8 h=9 w=9 k=8 r=3 s=3 pad=-1 method=cudnn", "zero padding only"},
+      {"backward-data c=1 d=2 h=1 w=1 k=1 t=4 r=2 s=1 pad=3x2x1 type=bf16 method=cudnn", "wholly in padding"},
       {"convolve h=9 w=9 r=3 s=3 method=cudnn", "backwards or in place"},
       {"forward c=8 h=9 w=9 k=8 r=3 s=3 pad=1 boundary=wrap method=cuda-im2col", "cuBLAS needs the GPU itself"},
       {"backward-data c=8 h=9 w=9 k=8 r=3 s=3 method=cuda-im2col", "only forward"},
