@@ -31,6 +31,8 @@ enum {
   ROW(inner_product, LAYERS | FORWARD, "layers of few outputs for each weight, by dot products of filter rows in place")\
   ROW(fprop_nchw, LAYERS | FORWARD,                                                                                    \
       "dense layers of narrow types and adjacent pixels, transposed and run along channels")                           \
+  ROW(dgrad_nchw, LAYERS | DATA,                                                                                       \
+      "dgrad of dense layers of narrow types and adjacent pixels, transposed and run along channels")                  \
   ROW(winograd, LAYERS | FORWARD, "dense layers of 3 or 5 taps, by Winograd's minimal filtering")                      \
   ROW(dgrad_strided, ANY | DATA, "dgrad with a stride, as a forward problem for each polyphase part")                  \
   ROW(wgrad, LAYERS | WEIGHTS, "wgrad of dense layers, by outer products")                                             \

@@ -84,7 +84,24 @@ static void test_dense(void **state) {
   falt_device_destroy(&device);
 }
 
+static void test_dense_dgrad(void **state) {
+  (void)state;
+  const char *method = "dgrad-nchw";
+  falt_device *device;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  check(device, method, "backward-data n=2 c=38 h=9 w=11 k=70 r=3 s=3 pad=1 stride=2 type=bf16 filter=given", FALT_BF16,
+        FALT_BF16);
+  check(device, method, "backward-data n=3 c=70 h=20 w=17 k=9 r=1 s=1 stride=2 type=f16 filter=given", FALT_F16,
+        FALT_F16);
+  check(device, method, "backward-data n=1 c=24 h=14 w=14 k=20 r=3 s=3 pad=1 type=bf16 filter=given", FALT_BF16,
+        FALT_BF16);
+  check(device, method, "backward-data n=1 c=20 w=700 k=16 s=9 pad=4 stride=3 dilation=2 type=f16 filter=given",
+        FALT_F16, FALT_F16);
+  falt_device_destroy(&device);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_depthwise), cmocka_unit_test(test_dense)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_depthwise), cmocka_unit_test(test_dense),
+                                     cmocka_unit_test(test_dense_dgrad)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

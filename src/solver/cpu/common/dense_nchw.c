@@ -1,0 +1,136 @@
+/* Dense layers of narrow types whose pixels are adjacent in memory (NCHW): a few images are transposed to NHWC in the
+ * workspace, run by a plan for that layout, and transposed back. Kernels of narrow types multiply groups of
+ * neighbouring channels: in NCHW they gather them, once for each tap and block of outputs. */
+#include "solver/cpu/common/dense_nchw.h"
+
+#include "core/memory.h"
+#include "solver/cpu/common/planes.h"
+#include "solver/cpu/common/upconvert.h"
+
+enum {
+  PIECE = 1 << 19,   /* elements of the images that are transposed at a time, if one has not more */
+  LEAST_CHANNELS = 2 /* in and out */
+};
+
+typedef struct nchw_plan {
+  falt_plan base;
+  falt_plan *child;
+  int64_t images;
+  size_t input, output, inner; /* offsets into the workspace; inner: the child's */
+} nchw_plan;
+
+/* ---- operands: backward-data reads the output's gradient and writes the input's */
+
+static bool is_forward(const falt_problem *p) {
+  return p->operation == FALT_FORWARD;
+}
+
+static falt_planes planes_of(const nchw_plan *plan, const falt_operands *operands, bool input) {
+  const falt_problem *p = &plan->base.problem;
+  const falt_tensor *t = input ? &p->input : &p->output;
+  return (falt_planes){.planar = t,
+                       .data = input ? (void *)(uintptr_t)operands->input : operands->output,
+                       .images = plan->images,
+                       .channel = FALT_C,
+                       .type = t->type,
+                       .packed = (char *)operands->workspace + (input ? plan->input : plan->output),
+                       .back = input != is_forward(p)};
+}
+
+/* ---- execute */
+
+static void execute(const falt_plan *base, const falt_operands *operands) {
+  const nchw_plan *plan = (const nchw_plan *)base;
+  const falt_planes x = planes_of(plan, operands, true), y = planes_of(plan, operands, false);
+  falt_operands inner = *operands;
+  inner.workspace = (char *)operands->workspace + plan->inner;
+  inner.input = x.packed;
+  inner.output = y.packed;
+  if (is_forward(&base->problem))
+    falt_planes_run(plan->child, &inner, x, y);
+  else
+    falt_planes_run(plan->child, &inner, y, x);
+}
+
+static void print(const falt_plan *base, falt_text *text) {
+  const nchw_plan *plan = (const nchw_plan *)base;
+  falt_text_add(text, "(%s images=%lld ", base->solver->name, (long long)plan->images);
+  plan->child->table->print(plan->child, text);
+  falt_text_add(text, ")");
+}
+
+static void destroy(falt_plan *base) {
+  nchw_plan *plan = (nchw_plan *)base;
+  falt_plan_destroy(&plan->child);
+  falt_free(plan);
+}
+
+static falt_status ready(falt_plan *base) {
+  return falt_plan_ready(((nchw_plan *)base)->child);
+}
+
+/* ---- applicable */
+
+static bool has_channels(const falt_tensor *t) {
+  return t->size[FALT_G] == 1 && t->size[FALT_C] >= LEAST_CHANNELS;
+}
+
+static const char *refusal(const falt_problem *p, falt_operation operation) {
+  const falt_type read = is_forward(p) ? p->input.type : p->output.type;
+  return p->operation != operation ? operation == FALT_FORWARD ? "only forward" : "only backward-data"
+         : read == FALT_F32        ? "the tensor that it reads is f32"
+         : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->output.type) ? "f32 do not hold its elements"
+         : !has_channels(&p->input) || !has_channels(&p->output) ? "it has groups, or one channel in or out"
+         : p->has_residual                                       ? "residuals are not transposed"
+         : falt_problem_pools(p)                                 ? "it does not pool"
+         : !falt_planes_adjacent(&p->input) || !falt_planes_adjacent(&p->output) ? "pixels are not adjacent in memory"
+                                                                                 : NULL;
+}
+
+/* ---- plan */
+
+static int64_t elements_of(const falt_tensor *t) {
+  return t->size[FALT_C] * falt_planes_pixels(t);
+}
+
+/* As many images as stay in the caches, and divide the batch. */
+static int64_t images_of(const falt_problem *p) {
+  const int64_t batch = p->input.size[FALT_N], image = elements_of(&p->input) + elements_of(&p->output);
+  int64_t images = falt_max(1, falt_min(batch, PIECE / image));
+  while (batch % images) images--;
+  return images;
+}
+
+static size_t bytes_of(const falt_tensor *t, int64_t images) {
+  return (size_t)(images * elements_of(t)) * falt_type_size(t->type);
+}
+
+falt_plan *falt_dense_nchw_plan(const falt_solver *solver, falt_ask *ask, falt_operation operation) {
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+  const falt_problem *p = ask->problem;
+  const char *reason = refusal(p, operation);
+  if (reason) return falt_refuse(ask, "%s", reason);
+  nchw_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
+  if (!plan) return NULL;
+  falt_problem inner = *p;
+  plan->images = images_of(p);
+  inner.input = falt_planes_packed(&p->input, plan->images, p->input.type);
+  inner.output = falt_planes_packed(&p->output, plan->images, p->output.type);
+  falt_problem_canonical(&inner);
+  plan->child = falt_plan_child(ask, &inner, ask->filter_values);
+  if (!plan->child) {
+    destroy(&plan->base);
+    return NULL;
+  }
+  falt_memory_layout *all = &plan->base.layout;
+  plan->inner = falt_place_child(all, plan->child);
+  plan->input = falt_place_part(all, bytes_of(&p->input, plan->images));
+  plan->output = falt_place_part(all, bytes_of(&p->output, plan->images));
+  plan->base.workspace = all->total;
+  plan->base.packed = plan->child->packed;
+  plan->base.cost = plan->child->cost;
+  plan->base.cost.seconds *= (double)(p->input.size[FALT_N] / plan->images);
+  plan->base.cost.seconds += falt_planes_seconds(ask->device, &p->input, p->input.type, !is_forward(p));
+  plan->base.cost.seconds += falt_planes_seconds(ask->device, &p->output, p->output.type, is_forward(p));
+  return &plan->base;
+}

@@ -1,0 +1,10 @@
+/* Dgrad of dense layers of narrow types in NCHW by way of NHWC. For strides: each of their polyphase parts would write
+ * every stride-th pixel, for which NCHW has no fast stores. */
+#include "solver/cpu/common/dense_nchw.h"
+
+static falt_plan *plan_nchw(const falt_solver *solver, falt_ask *ask) {
+  return falt_dense_nchw_plan(solver, ask, FALT_BACKWARD_DATA);
+}
+
+extern const falt_solver falt_solver_dgrad_nchw;
+const falt_solver falt_solver_dgrad_nchw = {.name = "dgrad-nchw", .device_kind = "cpu", .plan = plan_nchw};
