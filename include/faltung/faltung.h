@@ -653,13 +653,15 @@ typedef struct falt_convolver_options {
   int64_t partition;   /* samples of the smallest transform, a power of two from 256 to 65536; 0: 256 */
   int growth;          /* of partitions, a power of two up to 64; 1: all of one size; 0: 8 */
   int64_t fade;        /* samples in which falt_convolver_exchange goes over; 0: at once */
-  uint64_t reserved[4];
+  int64_t latency;     /* samples by which outputs are late, 0 to 2 partitions; then no tap is summed directly */
+  uint64_t reserved[3];
 } falt_convolver_options;
 
-/* Fills *options: one input, one output, one tap, f32, a fade of 512 samples. Since 0.1. */
+/* Fills *options: one input, one output, one tap, f32, a fade of 512 samples, no latency. Since 0.1. */
 FALT_API void falt_convolver_options_default(falt_convolver_options *options);
 /* responses[o * inputs + i] holds the taps from input i to output o, or is NULL where there is none; they are copied.
- * y[o][n] is the sum over inputs i and taps j of responses[o * inputs + i][j] * x[i][n - j], zero before the start.
+ * y[o][n] is the sum over inputs i and taps j of responses[o * inputs + i][j] * x[i][n - latency - j], zero before the
+ * start.
  * *convolver is NULL on failure. The device is a CPU and may be destroyed before the convolver.
  * Returns FALT_INVALID_ARGUMENT, FALT_INVALID_TYPE or FALT_NO_MEMORY. Since 0.1. */
 FALT_API falt_status falt_convolver_create(falt_convolver **convolver, const falt_device *device,

@@ -34,6 +34,10 @@ static falt_status check_sizes(const falt_convolver_options *o) {
   if (o->growth && (!is_power_of_two(o->growth) || o->growth > MOST_GROWTH))
     return falt_fail(FALT_INVALID_ARGUMENT, "options.growth: %d; use 0 or a power of two up to %d", o->growth,
                      MOST_GROWTH);
+  const int64_t late = 2 * (o->partition ? o->partition : PARTITION);
+  if (o->latency < 0 || o->latency > late)
+    return falt_fail(FALT_INVALID_ARGUMENT, "options.latency: %lld; use 0 to %lld, two partitions",
+                     (long long)o->latency, (long long)late);
   if (o->fade < 0 || o->fade > most)
     return falt_fail(FALT_INVALID_ARGUMENT, "options.fade: %lld; use 0 or more samples", (long long)o->fade);
   return FALT_OK;
@@ -147,9 +151,11 @@ static int64_t make_output(const falt_convolver *c, const falt_convolver_bank *b
     const size_t place = (size_t)(output * l->size + c->time - l->began) * c->element;
     c->lane->add(to, s->result[s->now] + place, n);
   }
+  const int64_t first = at - c->options.latency;
   for (; q < bank->pairs && bank->pair[q].output == output; q++)
-    c->lane->head(falt_convolver_signal(c, bank->pair[q].input) + (size_t)at * c->element, bank->pair[q].head, c->head,
-                  to, n);
+    if (c->head > 0)
+      c->lane->head(falt_convolver_signal(c, bank->pair[q].input) + first * (int64_t)c->element, bank->pair[q].head,
+                    c->head, to, n);
   return q;
 }
 

@@ -44,19 +44,19 @@ static bool make_level(falt_convolver *c, falt_convolver_level *l, const falt_ff
   return true;
 }
 
-/* Partitions grow while more than one of the next size is left. */
+/* Partitions grow while more than one of the next size is left. Latency stands before the taps like zeros. */
 static void cut(falt_convolver *c) {
-  const int64_t growth = c->options.growth, taps = c->options.taps;
+  const int64_t growth = c->options.growth, latency = c->options.latency, end = c->options.taps + latency;
   int64_t size = c->options.partition;
-  c->head = falt_min(2 * size, taps);
-  for (int64_t tap = 2 * size; tap < taps; size *= growth) {
+  c->head = falt_min(2 * size, end) - latency;
+  for (int64_t at = 2 * size; at < end; size *= growth) {
     falt_convolver_level *l = &c->level[c->levels++];
     const int64_t next = 2 * growth * size;
     const bool is_last = growth == 1 || c->levels == FALT_CONVOLVER_LEVELS || growth * size > INT64_C(1) << 17 ||
-                         taps - next <= growth * size;
-    const int64_t end = is_last ? taps : next;
-    *l = (falt_convolver_level){.size = size, .first = tap, .parts = falt_ceil_div(end - tap, size)};
-    tap = is_last ? taps : next;
+                         end - next <= growth * size;
+    const int64_t stop = is_last ? end : next;
+    *l = (falt_convolver_level){.size = size, .first = at - latency, .parts = falt_ceil_div(stop - at, size)};
+    at = stop;
   }
 }
 
@@ -67,7 +67,7 @@ bool falt_convolver_levels_make(falt_convolver *c, falt_isa isa) {
   c->vector = lane->width;
   cut(c);
   const int64_t largest = c->levels ? c->level[c->levels - 1].size : c->options.partition;
-  c->margin = falt_round_up(c->head, FALT_ALIGN / (int64_t)c->element);
+  c->margin = falt_round_up(c->head + c->options.latency, FALT_ALIGN / (int64_t)c->element);
   c->ring = 4 * largest;
   for (int i = 0; i < c->levels; i++)
     if (!make_level(c, &c->level[i], lane)) return false;

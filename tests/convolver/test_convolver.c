@@ -43,14 +43,18 @@ static void close_fixture(fixture *f) {
   for (int o = 0; o < OUTPUTS; o++) free(f->y[o]);
 }
 
-static falt_convolver *make(const fixture *f, int64_t partition, int growth) {
+static falt_convolver *make_late(const fixture *f, int64_t partition, int growth, int64_t latency) {
   falt_convolver *c = NULL;
   falt_convolver_options options;
   falt_convolver_options_default(&options);
   options.inputs = INPUTS, options.outputs = OUTPUTS, options.taps = f->taps;
-  options.partition = partition, options.growth = growth;
+  options.partition = partition, options.growth = growth, options.latency = latency;
   assert_int_equal(falt_convolver_create(&c, device, &options, (const void *const *)f->h), FALT_OK);
   return c;
+}
+
+static falt_convolver *make(const fixture *f, int64_t partition, int growth) {
+  return make_late(f, partition, growth, 0);
 }
 
 /* Calls of 1 to `most` samples. */
@@ -101,6 +105,27 @@ static void test_against_sums(UNUSED void **state) {
     falt_convolver_destroy(&c);
     close_fixture(&f);
   }
+}
+
+/* Every latency, with taps before, at and behind the first level. */
+static void test_latency(UNUSED void **state) {
+  static const int64_t taps[] = {1, 256, 513, 3000, 20000}, latency[] = {1, 300, 512};
+  for (size_t i = 0; i < 5; i++)
+    for (size_t j = 0; j < 3; j++) {
+      fixture f;
+      open_fixture(&f, taps[i], 30000 + latency[j]);
+      falt_convolver *c = make_late(&f, 0, i % 2 ? 1 : 4, latency[j]);
+      run(c, &f, 700, f.y);
+      float *y[OUTPUTS];
+      for (int o = 0; o < OUTPUTS; o++) {
+        for (int64_t n = 0; n < latency[j]; n++) assert_true(fabsf(f.y[o][n]) <= 1e-4F);
+        y[o] = f.y[o] + latency[j];
+      }
+      f.samples -= latency[j];
+      check(&f, y, 97 * (1 + taps[i] / 5000));
+      falt_convolver_destroy(&c);
+      close_fixture(&f);
+    }
 }
 
 /* Bits do not depend on the sizes of calls, and a reset forgets everything. */
@@ -187,6 +212,8 @@ static void test_refusals(UNUSED void **state) {
   bad = good, bad.taps = 0, refuse(&bad, FALT_INVALID_ARGUMENT, "options.taps: 0");
   bad = good, bad.partition = 100, refuse(&bad, FALT_INVALID_ARGUMENT, "options.partition: 100");
   bad = good, bad.growth = 3, refuse(&bad, FALT_INVALID_ARGUMENT, "options.growth: 3");
+  bad = good, bad.latency = -1, refuse(&bad, FALT_INVALID_ARGUMENT, "options.latency: -1");
+  bad = good, bad.latency = 513, refuse(&bad, FALT_INVALID_ARGUMENT, "use 0 to 512");
   bad = good, bad.fade = -1, refuse(&bad, FALT_INVALID_ARGUMENT, "options.fade: -1");
   bad = good, bad.type = FALT_U8, refuse(&bad, FALT_INVALID_TYPE, "f32 or f64");
   bad = good, bad.reserved[0] = 1, refuse(&bad, FALT_INVALID_ARGUMENT, "reserved");
@@ -235,9 +262,10 @@ static void test_allocation_failure(UNUSED void **state) {
 
 int main(void) {
   if (falt_device_cpu(&device, NULL) != FALT_OK) return 1;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_sums), cmocka_unit_test(test_calls),
-                                     cmocka_unit_test(test_exchange),     cmocka_unit_test(test_in_place),
-                                     cmocka_unit_test(test_refusals),     cmocka_unit_test(test_allocation_failure)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_sums),      cmocka_unit_test(test_calls),
+                                     cmocka_unit_test(test_latency),           cmocka_unit_test(test_exchange),
+                                     cmocka_unit_test(test_in_place),          cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_allocation_failure)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   falt_device_destroy(&device);
   return failed;
