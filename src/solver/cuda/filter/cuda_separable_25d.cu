@@ -6,7 +6,7 @@
 // registers. The accumulators move to the next row by the destination registers of the multiply-adds.
 
 // Compile-time parameters, in addition to those of cuda_direct.cu (TAPS_T, strides and dilations are 1):
-//   THREAD                    columns of a lane: one word of 4, 8 or 16 bytes, or several of 16
+//   THREAD                    columns of a lane: a word of 16 bytes, or several
 //   WARPS                     of a block
 //   AHEAD                     lines in flight
 
@@ -18,18 +18,11 @@ typedef falt_cuda_tile_args Args;
 
 constexpr int R = TAPS_R, S = TAPS_S, V = THREAD, WARP = 32;
 constexpr int TERM = 1 + R + S;                                             // taps of a separable term
-constexpr int WORD = V * sizeof(X) < 16 ? V * sizeof(X) : 16;               // bytes of a word of a lane
-constexpr int VECTOR = WORD / sizeof(X), OWN = V / VECTOR;                  // elements of a word; a lane's words
-constexpr int COPY = 16 / sizeof(X);                                        // elements of an asynchronous copy
+constexpr int VECTOR = 16 / sizeof(X), OWN = V / VECTOR;                    // elements of a word; a lane's words
 constexpr int SHIFT = ((-PAD_S * PIXEL) % VECTOR + VECTOR) % VECTOR;        // loaded before a window to be aligned
-constexpr int BEFORE = ((-PAD_S * PIXEL) % COPY + COPY) % COPY;             // staged before the warp's first window
-constexpr int FIRST = (BEFORE - SHIFT) / VECTOR;                            // word of the warp's first window
 constexpr int LOADS = (SHIFT + V + (S - 1) * PIXEL + VECTOR - 1) / VECTOR;  // words of a window
-constexpr int COPIES = ((FIRST + (WARP - 1) * OWN + LOADS) * VECTOR + COPY - 1) / COPY;
-constexpr int STAGED = COPIES * COPY, ROUNDS = (STAGED + WARP - 1) / WARP;  // elements of a line
-constexpr int LINES = AHEAD + 1;                                            // in shared memory
-
-typedef Word<WORD>::type Unit;
+constexpr int WORDS = (WARP - 1) * OWN + LOADS, ROUNDS = (WORDS * VECTOR + WARP - 1) / WARP;
+constexpr int LINES = AHEAD + 1;  // in shared memory
 
 enum { PLANE, ROW, COLUMN };
 
@@ -43,13 +36,12 @@ struct Taps {
   ACC value[TERMS * TERM];
 };
 
-// The slot of word w of the warp: the words of neighbouring lanes start an odd number of words apart. One word a lane
-// has its place in order, so a copy of 16 bytes fills several.
+// The slot of word w of the warp: the words of neighbouring lanes start an odd number of words apart.
 __device__ constexpr int slot(int w) {
   return w / OWN * (OWN | 1) + w % OWN;
 }
 
-constexpr int SLOTS = slot(STAGED / VECTOR - 1) + 1;
+constexpr int SLOTS = slot(WORDS - 1) + 1;
 
 // ---- lines
 
@@ -60,15 +52,8 @@ struct Lane {
   int *place;        // else: of elements lane, lane + 32, ..., 32 apart; negative: the constant
 };
 
-__device__ inline X *staged(Unit *line, int element) {
-  return (X *)(line + slot(element / VECTOR)) + element % VECTOR;
-}
-
-__device__ inline void copy_element(X *to, const X *from) {
-  if constexpr (sizeof(X) >= 4)
-    copy_async<sizeof(X)>(shared_address(to), from, sizeof(X));
-  else
-    *to = *from;
+__device__ inline void put(uint4 *line, int element, X value) {
+  ((X *)(line + slot(element / VECTOR)))[element % VECTOR] = value;
 }
 
 __device__ inline X filling(const Args &a) {
@@ -77,23 +62,23 @@ __device__ inline X filling(const Args &a) {
   return fill;
 }
 
-__device__ inline void stage(Unit *line, const Args &a, const Lane &me, const X *row) {
+__device__ inline void stage(uint4 *line, const Args &a, const Lane &me, const X *row) {
   if (me.inside && (!FILLS || row)) {
-    const unsigned to = shared_address(line + slot(me.lane * (COPY / VECTOR)));
-    row += me.column + me.lane * COPY;
+    const unsigned to = shared_address(line + slot(me.lane));
+    row += me.column + me.lane * VECTOR;
 #pragma unroll
-    for (int c = 0; c < COPIES; c += WARP)
-      if (me.lane + c < COPIES) copy_async<16>(to + sizeof(Unit) * slot(c * (COPY / VECTOR)), row + c * COPY, 16);
+    for (int w = 0; w < WORDS; w += WARP)
+      if (me.lane + w < WORDS) copy_async<16>(to + sizeof(uint4) * slot(w), row + w * VECTOR, 16);
   } else {
 #pragma unroll
     for (int k = 0; k < ROUNDS; k++) {
       const int i = k * WARP + me.lane;
-      if (i >= STAGED) continue;
+      if (i >= WORDS * VECTOR) continue;
       const int at = me.place[k * WARP];
       if (at >= 0 && (!FILLS || row))
-        copy_element(staged(line, i), row + at);
+        copy_async<sizeof(X)>(shared_address(line + slot(i / VECTOR)) + i % VECTOR * sizeof(X), row + at, sizeof(X));
       else
-        *staged(line, i) = filling(a);
+        put(line, i, filling(a));
     }
   }
 }
@@ -110,11 +95,11 @@ __device__ inline void add_element(ACC along[V], const ACC *of, ACC x, int i) {
 }
 
 // Adds a line to all R outputs; sum[k] takes tap R - 1 - k.
-__device__ inline void add_line(ACC sum[R][V], const Taps &taps, const Unit *words) {
+__device__ inline void add_line(ACC sum[R][V], const Taps &taps, const uint4 *words) {
   ACC along[TERMS][V] = {};
 #pragma unroll
   for (int w = 0; w < LOADS; w++) {
-    Raw<Unit, VECTOR> raw;
+    Raw<uint4, VECTOR> raw;
     raw.word[0] = words[slot(w)];
 #pragma unroll
     for (int i = 0; i < VECTOR; i++)
@@ -161,7 +146,7 @@ __device__ inline const X *next_line(const Args &a, const X *plane, const X *bef
   return plane + max(0, min(folded, a.in[ROW] - 1)) * a.x_row;
 }
 
-__device__ inline void blocked(const Args &a, const Taps &taps, Unit (*ring)[SLOTS], const X *x, Y *y, int begin,
+__device__ inline void blocked(const Args &a, const Taps &taps, uint4 (*ring)[SLOTS], const X *x, Y *y, int begin,
                                int end, const Lane &me, int count) {
   ACC sum[R][V] = {};
   int row = begin - PAD_R;
@@ -181,7 +166,7 @@ __device__ inline void blocked(const Args &a, const Taps &taps, Unit (*ring)[SLO
     line = next_line(a, x, line, row);
     if (row < last) stage(ring[used], a, me, line);
     end_batch();
-    add_line(sum, taps, ring[now] + FIRST + me.lane * (OWN | 1));
+    add_line(sum, taps, ring[now] + me.lane * (OWN | 1));
     if (i >= begin) {
       store_row(a, y, sum[0], count);
       y += a.y_row;
@@ -194,7 +179,7 @@ __device__ inline void blocked(const Args &a, const Taps &taps, Unit (*ring)[SLO
 
 extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
     falt_separable_25d(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
-  __shared__ __align__(16) Unit rings[WARPS][LINES][SLOTS];
+  __shared__ uint4 rings[WARPS][LINES][SLOTS];
   __shared__ int places[WARPS][ROUNDS * WARP];
   const int warp = threadIdx.x / WARP;
   unsigned item = blockIdx.x * WARPS + warp;
@@ -212,8 +197,8 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
   Lane me;
   me.lane = threadIdx.x % WARP;
   me.place = places[warp] + me.lane;
-  me.column = column - PAD_S * PIXEL - BEFORE;
-  me.inside = a.aligned && me.column >= 0 && me.column + STAGED <= a.in[COLUMN];
+  me.column = column - PAD_S * PIXEL - SHIFT;
+  me.inside = a.aligned && me.column >= 0 && me.column + WORDS * VECTOR <= a.in[COLUMN];
 #pragma unroll
   for (int k = 0; k < ROUNDS && !me.inside; k++) me.place[k * WARP] = place(a, me.column + k * WARP + me.lane);
   const int mine = column + me.lane * V;

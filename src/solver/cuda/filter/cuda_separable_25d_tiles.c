@@ -11,8 +11,7 @@ enum {
   MOST_WARPS = 32,   /* of a multiprocessor that are of use */
   WARPS = 4,         /* of a block */
   AHEAD = 3,         /* more lines in flight are slower: fewer stay together in memory's pages */
-  COPY = 16,         /* bytes of an asynchronous copy */
-  MOST_WIDTH = 32,   /* bytes of a lane's columns */
+  WORD = 16,         /* bytes */
   STATIC = 48 << 10, /* bytes of shared memory of a block */
   MOST_REGISTERS = 224,
   MOST_BODY = 2400, /* multiply-adds unrolled: beyond, the instruction cache misses */
@@ -28,28 +27,18 @@ static const double issue_share = 0.8, squared_warps = 40, memory_share = 0.88, 
 
 /* ---- work */
 
-/* Bytes of a word; words of a lane's own elements and of the rest of its window. */
-static int64_t word_of(const falt_tile_problem *p, const falt_separable_25d *m) {
-  return falt_min((int64_t)m->width * p->x_bytes, COPY);
-}
-
+/* Words of 16 bytes: of a lane's own elements, of the rest of its window, of a warp's line in shared memory. */
 static int64_t own_of(const falt_tile_problem *p, const falt_separable_25d *m) {
-  return m->width * p->x_bytes / word_of(p, m);
+  return m->width * p->x_bytes / WORD;
 }
 
-static int64_t beyond_of(const falt_tile_problem *p, const falt_separable_25d *m) {
-  return falt_ceil_div((p->taps[COLUMN] - 1) * (int64_t)p->pixel * p->x_bytes, word_of(p, m)) + 1;
+static int64_t beyond_of(const falt_tile_problem *p) {
+  return falt_ceil_div((p->taps[COLUMN] - 1) * (int64_t)p->pixel * p->x_bytes, WORD) + 1;
 }
 
-/* Bytes of a warp's line in shared memory. Words of fewer bytes than a copy begin and end with a whole one. */
 static int64_t line_of(const falt_tile_problem *p, const falt_separable_25d *m) {
-  const int64_t own = own_of(p, m), word = word_of(p, m);
-  return (FALT_WARP + falt_ceil_div(beyond_of(p, m), own)) * (own | 1) * word + (word < COPY ? 2 * COPY : 0);
-}
-
-/* Elements of a lane's window that become sums' operands by an instruction of their own. */
-static int64_t converted_of(const falt_tile_problem *p, const falt_separable_25d *m) {
-  return p->converts ? m->width + (p->taps[COLUMN] - 1) * (int64_t)p->pixel : 0;
+  const int64_t own = own_of(p, m);
+  return (FALT_WARP + falt_ceil_div(beyond_of(p), own)) * (own | 1);
 }
 
 /* Multiply-adds of a lane at a line. */
@@ -65,12 +54,10 @@ static int fitted_registers(const falt_tile_problem *p, const falt_separable_25d
 static const char *reason(const falt_tile_problem *p, const falt_separable_25d *m) {
   if (p->taps[PLANE] > 1) return "the filter has planes";
   if (p->taps[ROW] < 2) return "the filter is one row";
-  if (p->x_bytes > 4 || p->sum_bytes != 4) return "elements and sums are not f32 or narrower";
-  if (m->width * p->x_bytes < 4 || m->width * p->x_bytes > MOST_WIDTH) return "a lane's columns are no whole words";
-  if (p->x_bytes < 4 && p->x_align * p->x_bytes % COPY) return "rows of narrow elements are not aligned to 16 bytes";
+  if (p->x_bytes != 4 || p->sum_bytes != 4) return "elements and sums are not f32";
   if (fitted_registers(p, m) > MOST_REGISTERS) return "its sums need more registers than a thread has";
   if (body_of(p, m) > MOST_BODY) return "its unrolled taps are more instructions than the cache holds";
-  if (line_of(p, m) * (AHEAD + 2) * WARPS > STATIC) return "its lines need more shared memory than a block has";
+  if (line_of(p, m) * WORD * (AHEAD + 2) * WARPS > STATIC) return "its lines need more shared memory than a block has";
   return NULL;
 }
 
@@ -78,8 +65,8 @@ static const char *reason(const falt_tile_problem *p, const falt_separable_25d *
 
 /* Warp instructions for a line. */
 static double issue_of(const falt_tile_problem *p, const falt_separable_25d *m) {
-  const double loads = (double)(own_of(p, m) + beyond_of(p, m)), stores = p->y_bytes < 4 ? 2.0 * m->width : 0;
-  return (double)(body_of(p, m) + converted_of(p, m)) + loads + stores + 8.0 * (double)own_of(p, m) + 55;
+  const double loads = (double)(own_of(p, m) + beyond_of(p));
+  return (double)body_of(p, m) * (p->sum_bytes / 4) + loads + 8.0 * (double)own_of(p, m) + 55;
 }
 
 static double seconds_of(const falt_tile_problem *p, const falt_machine *machine, const falt_separable_25d *m) {
@@ -120,8 +107,8 @@ static void estimate(const falt_tile_problem *p, const falt_machine *machine, fa
 }
 
 void falt_separable_25d_each(const falt_tile_problem *p, const falt_machine *machine, falt_tile_search *search) {
-  for (int width = 4; width <= 16; width *= 2) {
-    falt_separable_25d blocked = {.width = width};
+  for (int words = 1; words <= 2; words++) {
+    falt_separable_25d blocked = {.width = words * WORD / p->x_bytes};
     blocked.rejected = reason(p, &blocked);
     if (!blocked.rejected) {
       complete(p, &blocked);
