@@ -9,6 +9,7 @@
 #include "behind.h"
 #include "interrupt.h"
 #include "report.h"
+#include "stream.h"
 
 /* A GPU's band is so long that filling and draining its queues counts little. */
 enum { BAND_BYTES = 32 << 20, GPU_BAND_BYTES = 256 << 20, WHOLE_BYTES = 48 << 20, PLANS = 4 };
@@ -24,6 +25,7 @@ typedef struct geometry {
   int64_t band_bytes;           /* wanted, in and out */
   int64_t band;                 /* output rows of a band */
   int64_t front, back;          /* see copied_rows */
+  int64_t late;                 /* rows behind a window's that are read with it: a stream's latency, else 0 */
 } geometry;
 
 /* One band: output rows [out, out + count) of the file from the part's window rows, which are in [low, high) together
@@ -45,11 +47,22 @@ static int64_t max64(int64_t a, int64_t b) {
   return a > b ? a : b;
 }
 
+/* A stream takes rows some time before a window has them, up to the last one of all, and goes on behind those. */
+static void add_late_rows(const geometry *g, window *w) {
+  const falt_axis *axis = &g->problem->axis[g->axis];
+  const int64_t behind = g->extent - axis->pad[0], taken = (w->out - 1) * axis->stride + behind + g->late;
+  const int64_t end = (g->out_rows - 1) * axis->stride + behind;
+  const int64_t last = axis->boundary[1] == FALT_CONSTANT ? min64(end, g->rows) : end;
+  if (w->out > 0) w->low = min64(w->low, taken);
+  w->high = max64(w->high, min64((w->out + w->count - 1) * axis->stride + behind + g->late, last));
+}
+
 static window make_window(const geometry *g, int64_t out) {
   window w = {.out = out, .count = min64(g->band, g->out_rows - out)};
   falt_problem_part(&w.part, g->problem, g->axis, out, w.count); /* the rows are the problem's: it cannot fail */
   w.low = min64(w.part.first, g->back);
   w.high = max64(w.part.last, g->front);
+  if (g->late && !is_whole(g)) add_late_rows(g, &w);
   return w;
 }
 
@@ -108,11 +121,22 @@ static bool is_gpu(const falt_device *device) {
   return strncmp(falt_device_name(device), "cuda", 4) == 0;
 }
 
+static bool wraps(const geometry *g) {
+  const falt_axis *axis = &g->problem->axis[g->axis];
+  return axis->boundary[0] == FALT_WRAP || axis->boundary[1] == FALT_WRAP;
+}
+
 bool cli_band_is_random(const falt_problem *problem, int64_t rows, const falt_device *device) {
   geometry g = make_geometry(problem, rows, is_gpu(device));
-  const falt_axis *axis = &problem->axis[g.axis];
-  bool wraps = axis->boundary[0] == FALT_WRAP || axis->boundary[1] == FALT_WRAP;
-  return wraps && !is_whole(&g);
+  return wraps(&g) && !is_whole(&g);
+}
+
+/* A stream has no reason to read a file as a whole but a boundary whose first rows are the file's last. */
+static void make_late(geometry *g, int64_t band, int64_t late) {
+  const int64_t per_row = g->problem->axis[g->axis].stride * g->row_bytes + g->out_bytes;
+  g->late = late;
+  if (!band && !wraps(g)) g->band = min64(g->out_rows, max64(1, g->band_bytes / per_row));
+  copied_rows(g);
 }
 
 /* ---- memory */
@@ -140,9 +164,10 @@ typedef struct runner {
   geometry g;
   char *input, *output[2]; /* one is written while the other is computed */
   cli_behind behind;
-  int64_t room;      /* rows in input */
-  int64_t low, high; /* rows that input holds now */
-  int64_t page;      /* the file's first row of this page */
+  cli_stream *stream; /* computes the bands, or NULL */
+  int64_t room;       /* rows in input */
+  int64_t low, high;  /* rows that input holds now */
+  int64_t page;       /* the file's first row of this page */
   void *workspace;
   size_t workspace_bytes;
   shaped_plan plans[PLANS], exact_plans[PLANS]; /* exact: results in the accumulator's type */
@@ -318,24 +343,40 @@ static int find_range(runner *r, const window *w) {
   return status == CLI_DONE && cli_interrupted() ? CLI_IMPOSSIBLE : status;
 }
 
-static int run_band(runner *r, const window *w) {
-  io_error error;
+/* By a plan. */
+static int execute(runner *r, const window *w, char *output) {
   falt_stages stages;
   const falt_plan *plan;
+  const int status = find_plan(r, w, false, &plan);
+  if (status != CLI_DONE) return status;
+  double began = cli_seconds();
+  falt_operands operands = {.input = row_at(r, w->part.first), .output = output, .workspace = r->workspace};
+  const falt_status executed = falt_execute_stages(plan, &operands, &stages);
+  lap(&began, &r->result->seconds);
+  add_stages(&r->result->stages, &stages);
+  return executed == FALT_OK ? CLI_DONE : fail_device(r, executed);
+}
+
+/* By the stream, unless it leaves the band to a plan. */
+static int compute(runner *r, const window *w, char *output) {
+  const cli_stream_rows rows = {r->input, r->low, r->high};
+  double began = cli_seconds(), seconds = 0;
+  const bool done = r->stream && cli_stream_run(r->stream, &rows, w->out, w->count, output);
+  lap(&began, &seconds);
+  r->result->seconds += seconds;
+  add_stages(&r->result->stages, &(falt_stages){.seconds = seconds, .compute = seconds});
+  return done ? CLI_DONE : execute(r, w, output);
+}
+
+static int run_band(runner *r, const window *w) {
+  io_error error;
   double began = cli_seconds();
   if (!slide(r, w->low, w->high, &error)) return cli_fail(CLI_WRONG, "%s", error.text);
   lap(&began, &r->result->read);
   if (r->job->task == CLI_BAND_RANGE) return find_range(r, w);
-  int status = find_plan(r, w, false, &plan);
+  char *output = r->output[r->result->bands++ % 2];
+  int status = compute(r, w, output);
   if (status != CLI_DONE) return status;
-  began = cli_seconds();
-  char *output = r->output[r->result->bands % 2];
-  falt_operands operands = {.input = row_at(r, w->part.first), .output = output, .workspace = r->workspace};
-  falt_status executed = falt_execute_stages(plan, &operands, &stages);
-  lap(&began, &r->result->seconds);
-  add_stages(&r->result->stages, &stages);
-  r->result->bands++;
-  if (executed != FALT_OK) return fail_device(r, executed);
   if (cli_interrupted()) return CLI_IMPOSSIBLE;
   if (r->job->task == CLI_BAND_COUNT) status = count_clipped(r, w, output);
   if (status != CLI_DONE) return status;
@@ -349,6 +390,7 @@ static int run_page(runner *r, int64_t page, cli_progress *progress) {
   int status = CLI_DONE;
   r->page = page * g->rows;
   r->low = r->high = min64(make_window(g, 0).low, 0);
+  if (r->stream) cli_stream_rewind(r->stream);
   for (int64_t out = 0; status == CLI_DONE && out < g->out_rows; out += g->band) {
     window w = make_window(g, out);
     cli_progress_next(w.count);
@@ -367,12 +409,23 @@ static int finish(runner *r, int status) {
   return status == CLI_DONE && cli_interrupted() ? CLI_IMPOSSIBLE : status;
 }
 
+/* Plans that compute bands for the stream are not the result's. */
+static void open_stream(runner *r) {
+  const cli_band_job *job = r->job;
+  r->stream = cli_stream_open(job->problem, job->weights, job->budget, job->device);
+  if (!r->stream) return;
+  make_late(&r->g, job->rows, cli_stream_latency(r->stream));
+  cli_stream_print(r->stream, r->result->plan, sizeof r->result->plan);
+  r->largest = INT64_MAX;
+}
+
 int cli_band_run(const cli_band_job *job, cli_band_result *result) {
   *result = (cli_band_result){.clipped = job->task == CLI_BAND_COUNT ? 0 : -1, .range = {INFINITY, -INFINITY}};
   runner r = {.job = job,
               .g = make_geometry(job->problem, job->rows, is_gpu(job->device)),
               .behind = {.writer = job->writer},
               .result = result};
+  if (job->task != CLI_BAND_RANGE) open_stream(&r);
   const double began = cli_seconds();
   cli_progress progress = cli_progress_begin(job->progress);
   cli_progress_step(&progress, 0, job->pages * r.g.out_rows);
@@ -383,6 +436,7 @@ int cli_band_run(const cli_band_job *job, cli_band_result *result) {
   result->all = cli_seconds() - began;
   for (int i = 0; i < PLANS; i++) falt_plan_destroy(&r.plans[i].plan);
   for (int i = 0; i < PLANS; i++) falt_plan_destroy(&r.exact_plans[i].plan);
+  cli_stream_close(&r.stream);
   free(r.exact);
   free(r.input);
   for (int i = 0; i < 2; i++) free(r.output[i]);

@@ -9,11 +9,11 @@
 #include "device.h"
 #include "interrupt.h"
 
-enum { CHANNELS, BLOCK, RATE, TAPS, SETTINGS };
+enum { CHANNELS, BLOCK, RATE, TAPS, PARTITION, GROWTH, LATENCY, SETTINGS };
 
 typedef struct setting {
   const char *name;
-  int64_t value, most;
+  int64_t value, least, most;
 } setting;
 
 typedef struct convolver_run {
@@ -37,12 +37,16 @@ static int read_setting(convolver_run *run, const char *text) {
     if (strncmp(text, s->name, length) != 0 || text[length] != '=') continue;
     char *end;
     const long long value = strtoll(text + length + 1, &end, 10);
-    if (*end || end == text + length + 1 || value < 1 || value > s->most)
-      return cli_fail(CLI_WRONG, "bench convolver: %s: not an integer from 1 to %lld", text, (long long)s->most);
+    if (*end || end == text + length + 1 || value < s->least || value > s->most)
+      return cli_fail(CLI_WRONG, "bench convolver: %s: not an integer from %lld to %lld", text, (long long)s->least,
+                      (long long)s->most);
     s->value = value;
     return CLI_DONE;
   }
-  return cli_fail(CLI_WRONG, "bench convolver: %s: no setting; use channels=N, block=N, rate=N or taps=N", text);
+  return cli_fail(CLI_WRONG,
+                  "bench convolver: %s: no setting; use channels=N, block=N, rate=N, taps=N,"
+                  " partition=N, growth=N or latency=N",
+                  text);
 }
 
 static int read_settings(convolver_run *run, const cli_options *options) {
@@ -85,6 +89,9 @@ static int make(convolver_run *run, const falt_device *device) {
   falt_convolver_options_default(&options);
   options.inputs = options.outputs = (int)run->set[CHANNELS].value;
   options.taps = run->set[TAPS].value;
+  options.partition = run->set[PARTITION].value;
+  options.growth = (int)run->set[GROWTH].value;
+  options.latency = run->set[LATENCY].value;
   if (!make_signals(run))
     return cli_fail(CLI_IMPOSSIBLE, "bench convolver: memory ran out; use fewer channels or taps");
   const falt_status status = falt_convolver_create(&run->convolver, device, &options, run->response);
@@ -176,8 +183,13 @@ static void free_run(convolver_run *run) {
 }
 
 int cli_bench_convolver(const cli_options *options) {
-  convolver_run run = {
-      .set = {{"channels", 64, 1024}, {"block", 64, 1 << 16}, {"rate", 48000, 1 << 20}, {"taps", 96000, 1 << 24}}};
+  convolver_run run = {.set = {{"channels", 64, 1, 1024},
+                               {"block", 64, 1, 1 << 16},
+                               {"rate", 48000, 1, 1 << 20},
+                               {"taps", 96000, 1, 1 << 24},
+                               {"partition", 0, 0, 1 << 16},
+                               {"growth", 0, 0, 64},
+                               {"latency", 0, 0, 1 << 17}}};
   falt_device *device = NULL;
   int status = read_settings(&run, options);
   if (status == CLI_DONE) status = cli_device_make(options, &device);
