@@ -85,7 +85,8 @@ static bool make_tables(falt_fft_plan *plan) {
     char *taps = plan->taps + (size_t)(f * plan->tap_count) * element;
     falt_problem_taps(&plan->problem, plan->values, f, falt_lane_type(plan->rows.lane), taps);
     plan->about[f] = falt_fft_filter_about(plan, taps);
-    if (!plan->each) falt_fft_filter_make(plan, taps, tile, plan->spectra + (size_t)f * spectra_bytes(plan));
+    char *spectrum = plan->spectra + (size_t)f * spectra_bytes(plan);
+    if (!plan->each) falt_fft_filter_make(plan, taps, plan->about[f].exponent, tile, spectrum);
   }
   falt_free(tile);
   return fits;

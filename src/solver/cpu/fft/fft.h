@@ -48,7 +48,7 @@ bool falt_fft_tile_choose(falt_fft_tile *tile, const falt_rows *rows, const falt
                           const falt_device *device, bool deterministic, int64_t most);
 
 /* Dense taps, spectra and what is known of a filter. `tile` has room for two planes. */
-void falt_fft_filter_make(const falt_fft_plan *plan, const char *taps, void *tile, void *spectrum);
+void falt_fft_filter_make(const falt_fft_plan *plan, const char *taps, int exponent, void *tile, void *spectrum);
 falt_fft_filter falt_fft_filter_about(const falt_fft_plan *plan, const char *taps);
 
 void falt_fft_execute(const falt_plan *plan, const falt_operands *operands);

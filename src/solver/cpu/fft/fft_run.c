@@ -69,21 +69,41 @@ static int64_t tap_row(const falt_fft_plan *plan, int64_t t, int64_t r, int64_t 
   return z * cut[1].size + (cut[1].transformed ? tap_place(plan, 1, r) : row);
 }
 
+/* Two factors of a power of two, which together may be beyond the range of doubles. */
+typedef struct power {
+  double half, rest;
+} power;
+
+static power power_of(int exponent) {
+  return (power){ldexp(1, exponent / 2), ldexp(1, exponent - exponent / 2)};
+}
+
+/* Adds a row of taps to a line of the tile. Neighbouring taps stand a constant number of places apart. */
+static void add_row(const falt_fft_plan *plan, char *line, const char *taps, int64_t first, power scale) {
+  const int64_t size = plan->shape.size[2], back = (size - tap_place(plan, 2, 1)) % size;
+  int64_t place = 0;
+  for (int64_t s = 0; s < plan->rows.taps[2]; s++) {
+    add_tap(plan, line + place * element_of(plan), tap_at(plan, taps, first + s) * scale.half * scale.rest);
+    place -= back;
+    if (place < 0) place += size;
+  }
+}
+
 static void place_taps(const falt_fft_plan *plan, const char *taps, char *tile, int64_t plane, int64_t row,
                        int exponent) {
   const falt_rows *rows = &plan->rows;
+  const power scale = power_of(-exponent);
   int64_t at = 0;
   for (int64_t t = 0; t < rows->taps[0]; t++)
     for (int64_t r = 0; r < rows->taps[1]; r++) {
       char *line = tile + tap_row(plan, t, r, plane, row) * plan->shape.pitch * element_of(plan);
-      for (int64_t s = 0; s < rows->taps[2]; s++, at++)
-        add_tap(plan, line + tap_place(plan, 2, s) * element_of(plan), ldexp(tap_at(plan, taps, at), -exponent));
+      add_row(plan, line, taps, at, scale);
+      at += rows->taps[2];
     }
 }
 
-void falt_fft_filter_make(const falt_fft_plan *plan, const char *taps, void *tile, void *spectrum) {
+void falt_fft_filter_make(const falt_fft_plan *plan, const char *taps, int exponent, void *tile, void *spectrum) {
   const falt_fft_cut *cut = plan->tile.cut;
-  const falt_fft_filter about = falt_fft_filter_about(plan, taps);
   double points = 1;
   memset(tile, 0, 2 * (size_t)plan->shape.plane * plan->rows.lane_size);
   for (int i = 0; i < 3; i++) points *= cut[i].transformed ? (double)cut[i].size : 1;
@@ -92,7 +112,7 @@ void falt_fft_filter_make(const falt_fft_plan *plan, const char *taps, void *til
   const int64_t planes = cut[0].transformed || shared ? 1 : cut[0].size;
   const int64_t lines = cut[1].transformed ? 1 : shared ? plan->shape.rows : cut[1].size;
   for (int64_t z = 0; z < planes; z++)
-    for (int64_t y = 0; y < lines; y++) place_taps(plan, taps, tile, z, y, about.exponent);
+    for (int64_t y = 0; y < lines; y++) place_taps(plan, taps, tile, z, y, exponent);
   falt_fft_spectrum(&plan->shape, tile, spectrum, 1 / points);
 }
 
@@ -347,7 +367,7 @@ static void run_task(void *context, int64_t task, void *scratch) {
   }
   char *spectrum = (char *)scratch + plan->spectrum_at;
   const char *taps = e->taps + task * plan->tap_count * element_of(plan);
-  falt_fft_filter_make(plan, taps, (char *)scratch + plan->planes_at, spectrum);
+  falt_fft_filter_make(plan, taps, e->about[task].exponent, (char *)scratch + plan->planes_at, spectrum);
   for (int64_t i = 0; i < boxes && !falt_cancelled(); i += 2) run_boxes(e, task, i, scratch, spectrum);
 }
 
@@ -361,7 +381,7 @@ static void make_filter(void *context, int64_t filter, void *scratch) {
   falt_problem_taps(&plan->problem, e->operands->filter, filter, falt_lane_type(plan->rows.lane), taps);
   about[filter] = falt_fft_filter_about(plan, taps);
   if (!plan->each)
-    falt_fft_filter_make(plan, taps, (char *)scratch + plan->planes_at,
+    falt_fft_filter_make(plan, taps, about[filter].exponent, (char *)scratch + plan->planes_at,
                          e->workspace + plan->spectra_at + (size_t)filter * spectrum_bytes(plan));
 }
 

@@ -11,6 +11,7 @@
 #include "core/memory.h"
 
 enum { LEAF = 24 << 10, LINE = 64 }; /* bytes of both planes that stay in the first cache */
+enum { MOST_POWERS = 12 /* of a root that a pass or a group needs */ };
 
 static const struct {
   int radix;
@@ -107,17 +108,35 @@ static void root(int64_t at, int64_t length, double *re, double *im) {
   *im = sines[quarter];
 }
 
+typedef struct complex_number {
+  double re, im;
+} complex_number;
+
+static complex_number product(complex_number a, complex_number b) {
+  return (complex_number){a.re * b.re - a.im * b.im, a.re * b.im + a.im * b.re};
+}
+
+/* Powers 1 to `count` of the root at `at`: for f32 by products in f64, which round as the roots themselves. */
+static void root_powers(const falt_fft_shape *shape, int64_t at, int64_t length, int count, complex_number *power) {
+  for (int i = 0; i < count; i++)
+    if (i == 0 || shape->element != sizeof(float))
+      root(at * (i + 1) % length, length, &power[i].re, &power[i].im);
+    else
+      power[i] = product(power[i - 1], power[0]);
+}
+
 static void fill_step(const falt_fft_shape *shape, const falt_fft_step *step) {
   const int radix = kinds[step->kind].radix;
   char *to = shape->tables + step->twiddles;
+  complex_number power[MOST_POWERS];
   if (step->span == 1) return;
-  for (int64_t j = 0, i = 0; j < step->span; j++)
-    for (int64_t p = 1; p < radix; p++, i += 2) {
-      double re, im;
-      root(j * p, radix * step->span, &re, &im);
-      put(shape, to, i, re);
-      put(shape, to, i + 1, im);
+  for (int64_t j = 0, i = 0; j < step->span; j++) {
+    root_powers(shape, j, radix * step->span, radix - 1, power);
+    for (int p = 1; p < radix; p++, i += 2) {
+      put(shape, to, i, power[p - 1].re);
+      put(shape, to, i + 1, power[p - 1].im);
     }
+  }
 }
 
 /* The frequency of an axis's passes that stands at a position. */
@@ -135,17 +154,18 @@ static int64_t frequency_at(const falt_fft_axis *axis, int64_t position) {
 /* Powers 1, 2, 3 and 4, 8, 12 of the root of each vector's frequency, as far as there are lanes. */
 static void fill_turns(const falt_fft_shape *shape) {
   const falt_fft_axis *axis = &shape->axis[2];
-  const int width = shape->lane->width, low = width < 4 ? width : 4;
+  const int width = shape->lane->width, low = width < 4 ? width : 4, turns = shape->lane->turns;
+  const int most = turns < low ? turns : (turns - low + 1) * low;
   char *to = shape->tables + shape->turns;
+  complex_number powers[MOST_POWERS];
   for (int64_t v = 0; v < shape->groups * width; v++) {
     const int64_t frequency = frequency_at(axis, v % axis->rows), group = v / width, at = v % width;
-    for (int t = 0; t < shape->lane->turns; t++) {
-      const int64_t power = t < low - 1 ? t + 1 : (t - low + 2) * low;
-      const int64_t first = (group * shape->lane->turns + t) * 2 * width + at;
-      double re, im;
-      root(frequency * power % shape->size[2], shape->size[2], &re, &im);
-      put(shape, to, first, re);
-      put(shape, to, first + width, im);
+    root_powers(shape, frequency, shape->size[2], most, powers);
+    for (int t = 0; t < turns; t++) {
+      const int power = t < low - 1 ? t + 1 : (t - low + 2) * low;
+      const int64_t first = (group * turns + t) * 2 * width + at;
+      put(shape, to, first, powers[power - 1].re);
+      put(shape, to, first + width, powers[power - 1].im);
     }
   }
 }
