@@ -90,6 +90,13 @@ class Numpy:
         return array if array.dtype == dtype else array.astype(dtype)
 
     @staticmethod
+    def joined(real: Any, imag: Any, dtype: np.dtype) -> Any:
+        """A complex array of its parts."""
+        result = real.astype(dtype)
+        result.imag = imag
+        return result
+
+    @staticmethod
     def stream(device: int | None) -> int:
         """The stream that the library orders its work by."""
         return 0
@@ -179,6 +186,10 @@ class Torch(Numpy):
     @classmethod
     def cast(cls, array: Any, dtype: np.dtype) -> Any:
         return array.to(getattr(sys.modules["torch"], dtype.name))
+
+    @staticmethod
+    def joined(real: Any, imag: Any, dtype: np.dtype) -> Any:
+        return sys.modules["torch"].complex(real, imag)
 
     @staticmethod
     def stream(device: int | None) -> int:

@@ -42,6 +42,24 @@ class Stub:
     def astype(self, dtype):
         return Stub(self.values.astype(dtype))
 
+    @property
+    def real(self):
+        return Stub(self.values.real.copy())
+
+    @property
+    def imag(self):
+        return Stub(self.values.imag.copy())
+
+    @imag.setter
+    def imag(self, part):
+        self.values.imag = part.values
+
+    def __add__(self, other):
+        return Stub(self.values + other.values)
+
+    def __sub__(self, other):
+        return Stub(self.values - other.values)
+
     def __getitem__(self, index):
         return Stub(self.values[index])
 
@@ -98,7 +116,7 @@ SIGNALS = {
     "resample_poly": lambda w: signal.resample_poly(w(LINE), 3, 2),
     "resample_poly, mean": lambda w: signal.resample_poly(w(LINE), 3, 2, padtype="mean", window=w(TAPS)),
     "resample_poly, copy": lambda w: signal.resample_poly(w(LINE), 2, 2),
-    "sepfir2d": lambda w: signal.sepfir2d(w(X), w(TAPS), w(TAPS)),
+    "sepfir2d": lambda w: signal.sepfir2d(w(X), w(TAPS.astype("f4")), w(TAPS.astype("f4"))),
     "lfilter": lambda w: signal.lfilter(w(TAPS), w(TAPS), w(LINE)),
 }
 
@@ -130,6 +148,16 @@ def test_results_stay_on_the_gpu(gpu, call):
     got, want = SIGNALS[call](gpu), SIGNALS[call](np.asarray)
     assert isinstance(got, Stub) and got.dtype == want.dtype and got.shape == want.shape
     assert np.allclose(got.get(), want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("x, weights", [(X, H + 1j), (X - 2j * X, H), (X - 2j * X, H + 1j)])
+def test_complex_numbers_stay_on_the_gpu(gpu, x, weights):
+    """By the parts of an array that numpy must not touch."""
+    for function in (ndimage.correlate, ndimage.convolve):
+        got, want = function(gpu(x), gpu(weights), mode="wrap"), function(x, weights, mode="wrap")
+        assert isinstance(got, Stub) and got.dtype == want.dtype and np.allclose(got.get(), want, rtol=1e-5, atol=1e-4)
+    got, want = ndimage.gaussian_filter(gpu(X + 1j), 1), ndimage.gaussian_filter(X + 1j, 1)
+    assert isinstance(got, Stub) and got.dtype == want.dtype and np.allclose(got.get(), want, rtol=1e-5, atol=1e-5)
 
 
 def test_the_gpu_computes_real_floats(gpu, monkeypatch):

@@ -129,13 +129,7 @@ def _parts(item: Input, function: Any) -> Any:
     """A complex array whose parts a function of (part, part's type) computes from the input's."""
     part = np.dtype(np.float32 if item.out_dtype.itemsize == 8 else np.float64)
     real, imag = function(item.array.real, item.array.imag, part)
-    return real + imag * 1j if not isinstance(real, np.ndarray) else _joined(real, imag, item.out_dtype)
-
-
-def _joined(real: np.ndarray, imag: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    result = np.empty(real.shape, dtype)
-    result.real, result.imag = real, imag
-    return result
+    return item.library.joined(real, imag, item.out_dtype)
 
 
 def _chain_by_parts(item: Input, passes: list[Pass], cval: Any) -> Any:
@@ -164,13 +158,14 @@ def by_parts(item: Input, kernel: Kernel, cval: Any) -> Any:
         one = kernel._replace(taps=np.asarray(weights, np.float64), value=float(value))
         return linear(item.library, array, item.library.type_of(array), one, part)
 
+    joined = item.library.joined
     if not complex_input:
-        return _joined(of(item.array, taps.real, cval), of(item.array, taps.imag, cval), item.out_dtype)
+        return joined(of(item.array, taps.real, cval), of(item.array, taps.imag, cval), item.out_dtype)
     real, imag, low, high = item.array.real, item.array.imag, np.real(cval), np.imag(cval)
     if taps.dtype.kind != "c":
-        return _joined(of(real, taps, low), of(imag, taps, high), item.out_dtype)
-    return _joined(of(real, taps.real, low) - of(imag, taps.imag, high), of(real, taps.imag, low) + of(imag, taps.real, high),
-                   item.out_dtype)
+        return joined(of(real, taps, low), of(imag, taps, high), item.out_dtype)
+    return joined(of(real, taps.real, low) - of(imag, taps.imag, high), of(real, taps.imag, low) + of(imag, taps.real, high),
+                  item.out_dtype)
 
 
 def root(item: Input, squares: Any) -> Any:

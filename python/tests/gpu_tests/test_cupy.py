@@ -112,7 +112,7 @@ SIGNALS = {
     "upfirdn, rows": lambda m, a: m.upfirdn(a(WEIGHTS[1]), a(IMAGE), 2, 3, axis=0),
     "resample_poly": lambda m, a: m.resample_poly(a(LINE), 160, 147),
     "resample_poly, mean": lambda m, a: m.resample_poly(a(LINE), 2, 3, padtype="mean"),
-    "sepfir2d": lambda m, a: m.sepfir2d(a(IMAGE), a(WEIGHTS[0]), a(WEIGHTS[1])),
+    "sepfir2d": lambda m, a: m.sepfir2d(a(IMAGE), a(WEIGHTS[0].astype("f4")), a(WEIGHTS[1].astype("f4"))),
     "lfilter": lambda m, a: m.lfilter(a(WEIGHTS[1]), a(np.array([1.0, -0.5])), a(LINE)),
 }
 IMAGE = np.random.default_rng(1).integers(0, 99, (61, 45)).astype("f4")
