@@ -68,8 +68,9 @@ def _batched(x: torch.Tensor, space: int) -> tuple[torch.Tensor, bool]:
 
 
 def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int,
-          padding_mode: str, activation: str | None, residual: Any) -> torch.Tensor:
-    x, w, bias, residual = _cast(input, weight, bias, residual)
+          padding_mode: str, activation: str | None, residual: Any, ways: int = 0) -> torch.Tensor:
+    """ways: bits of _ops.BY_TORCH."""
+    x, w, residual = _cast(input, weight, residual)  # the bias stays as it is: sums are kept in f32
     x, single = _batched(x, space)
     stride, dilation = _each(stride, space, "stride"), _each(dilation, space, "dilation")
     if w.dim() != space + 2 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
@@ -83,9 +84,9 @@ def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: 
     if residual is not None and single:
         residual = residual.unsqueeze(0)
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, w, bias, residual))
-    fused = "identity" if learns else activation
+    fused = "identity" if learns or ways & 1 else activation
     y = _ops.conv(x, w, bias, stride, _pads(padding, w, stride, dilation), dilation, groups, _BOUNDARY[padding_mode], fused,
-                  residual)
+                  residual, ways)
     if fused != activation:
         y = _UNFUSED[activation](y)
     return y.squeeze(0) if single else y

@@ -21,7 +21,11 @@ from ._problems import (
     check,
     empty,
     execute,
+    is_last,
+    order_of,
 )
+
+BY_TORCH = {"forward": 1, "data": 2, "weight": 4}  # bits of `ways`: directions that torch computes
 
 
 def _layer(stride: Any, pads: Any, dilation: Any, groups: int, boundary: int) -> Layer:
@@ -38,11 +42,17 @@ def _conv_shape(x: torch.Tensor, w: torch.Tensor, layer: Layer) -> list[int]:
 @custom_op("faltung::conv", mutates_args=())
 def conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int], pads: Sequence[int],
          dilation: Sequence[int], groups: int, boundary: int, activation: str,
-         residual: torch.Tensor | None) -> torch.Tensor:
-    """activation(conv(x, w) + bias + residual)."""
+         residual: torch.Tensor | None, ways: int = 0) -> torch.Tensor:
+    """activation(conv(x, w) + bias + residual). ways: directions that torch computes, forward among them without
+    activation and residual."""
     check(x, w, residual)
     layer = _layer(stride, pads, dilation, groups, boundary)
-    y = empty(_conv_shape(x, w, layer), x)
+    shape = _conv_shape(x, w, layer)
+    if ways & BY_TORCH["forward"]:
+        bias = None if bias is None else bias.to(x.dtype)
+        y = torch.ops.aten.convolution(x, w, bias, stride, pads[::2], dilation, False, [0] * len(stride), groups)
+        return y.contiguous(memory_format=order_of(x.dim(), is_last(x) or is_last(w)))
+    y = empty(shape, x, w)
     if bias is not None:  # the library's bias is f32, f64 for f64
         bias = bias.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous()
     if residual is not None and residual.stride() != y.stride():
@@ -53,8 +63,8 @@ def conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Se
 
 @conv.register_fake
 def _(x: Any, w: Any, bias: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any, activation: Any,
-      residual: Any) -> torch.Tensor:
-    return empty(_conv_shape(x, w, _layer(stride, pads, dilation, groups, boundary)), x)
+      residual: Any, ways: Any = 0) -> torch.Tensor:
+    return empty(_conv_shape(x, w, _layer(stride, pads, dilation, groups, boundary)), x, w)
 
 
 @custom_op("faltung::conv_data", mutates_args=())
@@ -62,29 +72,30 @@ def conv_data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], stride: Seq
               dilation: Sequence[int], groups: int, boundary: int) -> torch.Tensor:
     """The gradient of a convolution's input, which is the transposed convolution."""
     check(g, w)
-    x = empty(size, g)
+    x = empty(size, g, w)
     execute(BACKWARD_DATA, x, w, g, _layer(stride, pads, dilation, groups, boundary))
     return x
 
 
 @conv_data.register_fake
 def _(g: Any, w: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any) -> torch.Tensor:
-    return empty(size, g)
+    return empty(size, g, w)
 
 
 @custom_op("faltung::conv_weight", mutates_args=())
 def conv_weight(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
-                dilation: Sequence[int], groups: int, boundary: int) -> torch.Tensor:
-    """The gradient of a convolution's weights."""
+                dilation: Sequence[int], groups: int, boundary: int, last: bool = False) -> torch.Tensor:
+    """The gradient of a convolution's weights; last: with their channels last."""
     check(x, g)
-    w = torch.empty(size, dtype=x.dtype, device=x.device)
+    w = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order_of(x.dim(), last))
     execute(BACKWARD_FILTER, x, w, g, _layer(stride, pads, dilation, groups, boundary))
     return w
 
 
 @conv_weight.register_fake
-def _(x: Any, g: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any) -> torch.Tensor:
-    return torch.empty(size, dtype=x.dtype, device=x.device)
+def _(x: Any, g: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any,
+      last: Any = False) -> torch.Tensor:
+    return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order_of(x.dim(), last))
 
 
 def _keep(ctx: Any, inputs: tuple, output: Any) -> None:
@@ -94,21 +105,36 @@ def _keep(ctx: Any, inputs: tuple, output: Any) -> None:
 
 
 def _conv_setup(ctx: Any, inputs: tuple, output: Any) -> None:
-    x, w, bias, *geometry, activation, residual = inputs
+    x, w, bias, *geometry, activation, _, ways = inputs
     if activation != "identity":
         raise RuntimeError("activation: fused ones have no gradient; use torch's after the layer")
     ctx.save_for_backward(x, w)
-    ctx.geometry, ctx.has_bias = geometry, bias is not None
+    ctx.geometry, ctx.ways, ctx.has_bias = geometry, ways, bias is not None
     ctx.bias_type = None if bias is None else bias.dtype
+
+
+def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, needs: Any, ways: int) -> tuple:
+    """The gradients of a convolution's input and weights that are needed, each by faltung or by torch."""
+    stride, pads, dilation, groups, boundary = geometry
+    g = g.contiguous(memory_format=order_of(x.dim(), is_last(x) or is_last(w)))
+    torch_s = [bool(needs[i] and ways & bit) for i, bit in enumerate((BY_TORCH["data"], BY_TORCH["weight"]))]
+    dx = dw = None
+    if any(torch_s):
+        dx, dw, _ = torch.ops.aten.convolution_backward(g, x, w, None, stride, pads[::2], dilation, False, [0] * len(stride),
+                                                        groups, [*torch_s, False])
+    if needs[0] and not torch_s[0]:
+        dx = conv_data(g, w, x.shape, *geometry)
+    if needs[1] and not torch_s[1]:
+        dw = conv_weight(x, g, w.shape, *geometry, is_last(w))
+    return dx, dw
 
 
 def _conv_backward(ctx: Any, g: torch.Tensor) -> tuple:
     x, w = ctx.saved_tensors
     needs = ctx.needs_input_grad
-    dx = conv_data(g, w, x.shape, *ctx.geometry) if needs[0] else None
-    dw = conv_weight(x, g, w.shape, *ctx.geometry) if needs[1] else None
-    db = g.sum([0, *range(2, g.dim())]).to(ctx.bias_type) if ctx.has_bias and needs[2] else None
-    return (dx, dw, db, None, None, None, None, None, None, g if needs[9] else None)
+    dx, dw = gradients(g, x, w, ctx.geometry, needs, ctx.ways)
+    db = g.sum([0, *range(2, g.dim())], dtype=ctx.bias_type) if ctx.has_bias and needs[2] else None
+    return (dx, dw, db, None, None, None, None, None, None, g if needs[9] else None, None)
 
 
 def _data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
@@ -121,10 +147,10 @@ def _data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
 
 def _weight_backward(ctx: Any, gw: torch.Tensor) -> tuple:
     x, g = ctx.saved_tensors
-    geometry = ctx.rest[1:]
+    geometry = ctx.rest[1:6]
     dx = conv_data(g, gw, x.shape, *geometry) if ctx.needs_input_grad[0] else None
     dg = conv(x, gw, None, *geometry, "identity", None) if ctx.needs_input_grad[1] else None
-    return (dx, dg, *(None,) * 6)
+    return (dx, dg, *(None,) * 7)
 
 
 conv.register_autograd(_conv_backward, setup_context=_conv_setup)

@@ -1,4 +1,4 @@
-"""Models for inference: batch norms folded into convolutions, activations into their epilogue."""
+"""Models with the faster layers: for inference with batch norms and activations folded into convolutions."""
 from __future__ import annotations
 
 import contextlib
@@ -9,48 +9,71 @@ import torch
 from torch import fx
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from . import nn
+from . import _UNFUSED, _measure, _ops, nn
 
 _MODULES = {torch.nn.ReLU: "relu", torch.nn.ReLU6: "relu6", torch.nn.SiLU: "silu", torch.nn.Sigmoid: "sigmoid",
             torch.nn.Tanh: "tanh"}
 _FUNCTIONS = {torch.relu: "relu", torch.nn.functional.relu: "relu", torch.nn.functional.relu6: "relu6",
               torch.nn.functional.silu: "silu", torch.sigmoid: "sigmoid", torch.tanh: "tanh"}
 _NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
-_CONVS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 
 
-def optimize(model: torch.nn.Module, example: Any) -> torch.nn.Module:
-    """A copy of a model for inference, with faltung's layers: batch norms folded into the convolutions before them,
-    activations into their epilogue. Plans for the example's sizes are made.
+def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verbose: bool = True) -> torch.nn.Module:
+    """A copy of a model with faltung's layers where they are faster than torch's on the example's sizes.
 
-    example: a tensor, or a tuple of arguments. Models that torch.fx cannot trace keep their graph and have their layers
-    replaced. Raises ValueError where the results of model and copy on the example differ.
+    A model in evaluation (`model.eval()`) is optimised for inference: batch norms are folded into the convolutions before
+    them, activations into their epilogue. One in training keeps its graph; the forward pass and the two gradients of each
+    convolution are chosen one by one. Layers are planned in parallel and measured beside torch's, under the autocast and
+    the cudnn.benchmark of the call; the copy's `measurements` has the times, of which a table is printed.
+
+    example: a tensor, or a tuple of arguments. measure: False takes all of faltung's layers. verbose: False prints nothing.
+    Models that torch.fx cannot trace keep their graph. Raises ValueError where results differ from torch's.
 
     >>> import torch
     >>> from faltung.torch import optimize
     >>> model = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4), torch.nn.ReLU()).eval()
-    >>> len(list(optimize(model, torch.rand(1, 3, 8, 8)).children()))
+    >>> len(list(optimize(model, torch.rand(1, 3, 8, 8), verbose=False).children()))
     1
     """
     arguments = example if isinstance(example, tuple) else (example,)
-    own = copy.deepcopy(model).eval()
-    with contextlib.suppress(fx.proxy.TraceError, TypeError, NotImplementedError):  # control flow that depends on data
-        own = _fused(fx.symbolic_trace(own))
-    nn.replace(own)
-    with torch.no_grad():
-        got, want = own(*arguments), copy.deepcopy(model).eval()(*arguments)
-    _compare(got, want)
+    own = copy.deepcopy(model)
+    if not model.training:
+        with contextlib.suppress(fx.proxy.TraceError, TypeError, NotImplementedError):  # control flow that depends on data
+            own = _fused(fx.symbolic_trace(own))
+    own.measurements = _choose(own, arguments) if measure else []
+    if not measure:
+        nn.replace(own)
+    if not model.training:
+        with torch.no_grad():
+            if not _measure.agrees(own(*arguments), model(*arguments)):
+                raise ValueError("model: its results on the example are not those of the copy; please report it")
+    if verbose and measure:
+        print(_measure.table(own.measurements))
     return own
 
 
-def _compare(got: Any, want: Any) -> None:
-    if isinstance(want, torch.Tensor):
-        size = {torch.float64: 1e-9, torch.float32: 1e-3}.get(want.dtype, 5e-2)
-        if not torch.allclose(got, want, rtol=size, atol=size * float(want.abs().max().clamp(min=1e-6))):
-            raise ValueError("model: its results on the example are not those of the copy; please report it")
-    elif isinstance(want, (tuple, list)):
-        for a, b in zip(got, want):
-            _compare(a, b)
+def _choose(model: torch.nn.Module, arguments: tuple) -> list[_measure.Measurement]:
+    """Gives each layer to the faster of both, in place."""
+    sites = _measure.sites_of(model, arguments, tuple(nn.CLASSES), model.training)
+    rows = _measure.measured(sites, model.training, _UNFUSED, _ours)
+    ways: dict[str, int] = {}
+    won: set[str] = set()
+    for row in rows:
+        for name in row.names:
+            ways[name] = ways.get(name, 0) | (0 if row.wins else _ops.BY_TORCH.get(row.direction, 0))
+            won |= {name} if row.wins else set()
+    for name, site in sites.items():
+        if name in won or getattr(site.module, "activation", None):  # torch's layers have no activation
+            site.module.__class__ = nn.CLASSES[type(site.module)]
+            if ways[name]:
+                site.module.ways = ways[name]
+    return rows
+
+
+def _ours(module: torch.nn.Module) -> torch.nn.Module:
+    own = copy.deepcopy(module)
+    own.__class__ = nn.CLASSES[type(module)]
+    return own
 
 
 def _fused(traced: fx.GraphModule) -> fx.GraphModule:
@@ -58,7 +81,7 @@ def _fused(traced: fx.GraphModule) -> fx.GraphModule:
     for node in list(traced.graph.nodes):
         source = node.args[0] if node.args else None
         conv = modules.get(source.target) if isinstance(source, fx.Node) and source.op == "call_module" else None
-        if not isinstance(conv, _CONVS) or len(source.users) != 1 or getattr(conv, "activation", None):
+        if not isinstance(conv, _measure.CONVS) or len(source.users) != 1 or getattr(conv, "activation", None):
             continue
         if _shared(traced, source):
             continue

@@ -49,13 +49,28 @@ class Layer:
                 for i, (n, k) in enumerate(zip(size[-space:], taps[-space:]))]
 
 
-def empty(shape: Any, like: torch.Tensor) -> torch.Tensor:
-    """A new tensor, with the channels last if they are last in `like`."""
-    order = torch.contiguous_format
-    if like.dim() == 4 and like.is_contiguous(memory_format=torch.channels_last) and not like.is_contiguous():
-        order = torch.channels_last
-    if like.dim() == 5 and like.is_contiguous(memory_format=torch.channels_last_3d) and not like.is_contiguous():
-        order = torch.channels_last_3d
+def is_last(t: torch.Tensor) -> bool:
+    """Whether the strides are those of channels last; of [N, 1, H, W], too, where both orders are the same memory."""
+    if t.dim() < 4 or not t.numel():
+        return False
+    least = 1
+    for axis in (1, *range(t.dim() - 1, 1, -1), 0):
+        if t.stride(axis) < least or (axis == 0 and least == t.stride(1)):
+            return False
+        least = t.stride(axis) * t.shape[axis]
+    return True
+
+
+def order_of(dimensions: int, last: bool) -> torch.memory_format:
+    """torch's memory format."""
+    if not last or dimensions < 4:
+        return torch.contiguous_format
+    return torch.channels_last if dimensions == 4 else torch.channels_last_3d
+
+
+def empty(shape: Any, like: torch.Tensor, weights: torch.Tensor | None = None) -> torch.Tensor:
+    """A new tensor, with the channels last if they are last in `like` or the weights, as torch's layers have it."""
+    order = order_of(like.dim(), is_last(like) or (weights is not None and is_last(weights)))
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=order)
 
 
@@ -119,15 +134,19 @@ def execute(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Te
     if 0 in x.shape or 0 in y.shape:
         _nothing(operation, x, w, y)
         return
-    extras = (bias is not None, ACTIVATIONS[activation], residual is not None)
-    key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), None if w is None else (w.shape, w.stride()), y.shape,
-           y.stride(), layer.key(), extras, current.get())
-    plan = cache.get(key, lambda: _plan(operation, x, w, y, layer, extras))
+    plan = planned(operation, x, w, y, layer, (bias is not None, ACTIVATIONS[activation], residual is not None))
     stream, workspace, held = plan._place(Torch, x)
     third = shape if shape is not None else residual
     plan.run(x.data_ptr(), None if w is None else w.data_ptr(), y.data_ptr(), None if bias is None else bias.data_ptr(), None,
              None if third is None else third.data_ptr(), stream, workspace)
     del held
+
+
+def planned(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, layer: Layer, extras: tuple) -> Plan:
+    """The plan from the cache. extras: (bias or not, activation's number, residual or not)."""
+    key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), None if w is None else (w.shape, w.stride()), y.shape,
+           y.stride(), layer.key(), extras, current.get())
+    return cache.get(key, lambda: _plan(operation, x, w, y, layer, extras))
 
 
 def _nothing(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor) -> None:
@@ -150,4 +169,4 @@ def check(*tensors: torch.Tensor | None) -> None:
 
 
 __all__ = ["AVGPOOL", "BACKWARD_AVGPOOL", "BACKWARD_DATA", "BACKWARD_FILTER", "BACKWARD_MAXPOOL", "FORWARD", "MAXPOOL",
-           "Layer", "check", "empty", "execute"]
+           "Layer", "check", "empty", "execute", "is_last", "order_of", "planned"]

@@ -11,12 +11,17 @@ __all__ = ["AvgPool1d", "AvgPool2d", "AvgPool3d", "Conv1d", "Conv2d", "Conv3d", 
            "ConvTranspose3d", "MaxPool1d", "MaxPool2d", "MaxPool3d", "replace"]
 
 
-def _conv(name: str, function: Any) -> type:
-    def _conv_forward(self: Any, input: torch.Tensor, weight: torch.Tensor, bias: Any) -> torch.Tensor:
-        return function(input, weight, bias, self.stride, self.padding, self.dilation, self.groups,
-                        padding_mode=self.padding_mode, activation=getattr(self, "activation", None))
-
+def _conv(name: str, space: int) -> type:
     base = getattr(torch.nn, name)
+
+    def _conv_forward(self: Any, input: torch.Tensor, weight: torch.Tensor, bias: Any) -> torch.Tensor:
+        activation, ways = getattr(self, "activation", None), getattr(self, "ways", 0)
+        if ways & 1 and not (torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad)):
+            y = base._conv_forward(self, input, weight, bias)
+            return y if activation is None else functional._UNFUSED[activation](y)
+        return functional._conv(space, input, weight, bias, self.stride, self.padding, self.dilation, self.groups,
+                                self.padding_mode, activation, None, ways)
+
     return type(name, (base,), {"_conv_forward": _conv_forward, "__module__": __name__,
                                 "__doc__": f"torch.nn.{name}; padding modes make no copy."})
 
@@ -51,9 +56,9 @@ def _avg(name: str, function: Any) -> type:
                                                    "__doc__": f"torch.nn.{name}."})
 
 
-Conv1d = _conv("Conv1d", functional.conv1d)
-Conv2d = _conv("Conv2d", functional.conv2d)
-Conv3d = _conv("Conv3d", functional.conv3d)
+Conv1d = _conv("Conv1d", 1)
+Conv2d = _conv("Conv2d", 2)
+Conv3d = _conv("Conv3d", 3)
 ConvTranspose1d = _transposed("ConvTranspose1d", functional.conv_transpose1d, 1)
 ConvTranspose2d = _transposed("ConvTranspose2d", functional.conv_transpose2d, 2)
 ConvTranspose3d = _transposed("ConvTranspose3d", functional.conv_transpose3d, 3)
@@ -65,6 +70,9 @@ AvgPool2d = _avg("AvgPool2d", functional.avg_pool2d)
 AvgPool3d = _avg("AvgPool3d", functional.avg_pool3d)
 
 
+CLASSES = {getattr(torch.nn, name): globals()[name] for name in __all__ if name != "replace"}
+
+
 def replace(model: torch.nn.Module) -> list[str]:
     """Makes the convolutions and pools of a model faltung's, in place; parameters stay. Returns the modules' names.
 
@@ -73,8 +81,7 @@ def replace(model: torch.nn.Module) -> list[str]:
     >>> nn.replace(torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.ReLU()))
     ['0']
     """
-    classes = {getattr(torch.nn, name): globals()[name] for name in __all__ if name != "replace"}
-    found = [(name, module) for name, module in model.named_modules() if type(module) in classes]
+    found = [(name, module) for name, module in model.named_modules() if type(module) in CLASSES]
     for _, module in found:
-        module.__class__ = classes[type(module)]
+        module.__class__ = CLASSES[type(module)]
     return [name for name, _ in found]

@@ -7,6 +7,7 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 
 import faltung.torch as ours  # noqa: E402
+from faltung.torch import _measure  # noqa: E402
 
 D = torch.float64
 
@@ -184,18 +185,79 @@ class Block(torch.nn.Module):
         return self.shared(torch.relu(self.shared(y))) + z
 
 
-def test_optimize():
+@pytest.mark.parametrize("measure", [True, False])
+def test_optimize(measure, capsys, monkeypatch):
     torch.manual_seed(2)
+    if measure:  # what is measured here decides nothing
+        monkeypatch.setattr(_measure, "seconds", lambda device, calls: [1.0, 2.0])
     model, x = Block(), torch.randn(2, 3, 9, 9)
     model(x)  # running statistics of its own
     model.eval()
-    fast = ours.optimize(model, x)
+    fast = ours.optimize(model, x, measure=measure)
     with torch.no_grad():
         close(fast(x), model(x), 1e-4)
+    assert (" forward " in capsys.readouterr().out) == measure
     modules = dict(fast.named_modules())
     assert "norm" not in modules and type(modules["first"]) is ours.nn.Conv2d and "norm" in dict(model.named_modules())
     assert (modules["first"].activation, modules["second"].activation) == ("relu", "sigmoid")
     assert getattr(modules["shared"], "activation", None) is None  # called twice, followed by relu once
+
+
+def test_optimize_takes_the_faster_one():
+    """Times are real here: whoever is taken, results are the model's."""
+    torch.manual_seed(2)
+    model, x = Block().eval(), torch.randn(2, 3, 9, 9)
+    fast = ours.optimize(model, x, verbose=False)
+    with torch.no_grad():
+        close(fast(x), model(x), 1e-4)
+    for row in fast.measurements:
+        for name in row.names:
+            module = fast.get_submodule(name)
+            kept = type(module).__module__.startswith("torch") or getattr(module, "ways", 0) == 1
+            assert row.direction == "whole" or kept == (not row.wins)
+
+
+@pytest.mark.parametrize("winners", [set(), {"forward"}, {"data"}, {"weight"}, {"forward", "weight"}, {"data", "whole"},
+                                     {"forward", "data", "weight", "whole"}])
+@pytest.mark.parametrize("last", [False, True])
+def test_optimize_training(winners, last, monkeypatch):
+    """Each direction by faltung or by torch: losses and gradients are the model's, also compiled."""
+    torch.manual_seed(2)
+    model, x = Block().double(), torch.randn(2, 3, 9, 9, dtype=D)
+    if last:
+        model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
+    rows = _measure.measured
+
+    def chosen(*arguments):
+        return [row._replace(faltung=1.0 if row.direction in winners else 3.0, torch=2.0) for row in rows(*arguments)]
+
+    monkeypatch.setattr(_measure, "measured", chosen)
+    fast = ours.optimize(model, x, verbose=False)
+    assert {row.direction for row in fast.measurements} == {"forward", "data", "weight", "whole"}
+    want = model(x)
+    want.square().mean().backward()
+    torch._dynamo.reset()  # another model was compiled there
+    for call in (fast, torch.compile(fast, backend="aot_eager", fullgraph=True)):
+        y = call(x)
+        close(y, want, 1e-9)
+        y.square().mean().backward()
+        for a, b in zip(fast.parameters(), model.parameters()):
+            close(a.grad, b.grad, 1e-9)
+            assert a.grad.stride() == b.grad.stride()
+            a.grad = None
+
+
+def test_optimize_finds_wrong_results(monkeypatch):
+    """Layers that torch computes wrongly are faltung's, and faltung's wrong ones are an error."""
+    model, x = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3)), torch.randn(1, 3, 8, 8)
+    right = _measure.Conv._torch_forward
+    monkeypatch.setattr(_measure.Conv, "_torch_forward", lambda self: right(self) + (self.w.dtype != D))
+    fast = ours.optimize(model, x, verbose=False)
+    forward = next(row for row in fast.measurements if row.direction == "forward")
+    assert forward.wins and "wrong" in _measure.table([forward])
+    monkeypatch.setattr(_measure.Conv, "_forward", lambda self: right(self) + 2)
+    with pytest.raises(ValueError, match="0, forward: faltung's results"):
+        ours.optimize(model, x, verbose=False)
 
 
 def test_autocast():

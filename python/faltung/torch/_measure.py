@@ -1,0 +1,282 @@
+"""Measures a model's layers beside torch's, each convolution in each direction, on random data of the model's sizes."""
+from __future__ import annotations
+
+import contextvars
+import copy
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import torch
+
+from . import _ops
+from ._problems import ACTIVATIONS, BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Layer, empty, planned
+
+CONVS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
+ROUNDS = 5
+LONG = 2e-3  # seconds of a round
+GAIN = 0.98  # torch keeps what is not at least this much faster
+QUEUED = 4_000_000  # GPU clocks to wait for, so that the calls of a round follow each other without gaps
+
+
+class Measurement(NamedTuple):
+    """Seconds of one direction of equal layers. direction: "forward", "data", "weight", or "whole" for layers that are
+    measured with their gradients at once. torch: infinity where its results are wrong, which exact sums decide."""
+
+    names: list[str]
+    layer: str
+    direction: str
+    faltung: float
+    torch: float
+
+    @property
+    def wins(self) -> bool:
+        """Whether faltung computes it."""
+        return self.faltung < GAIN * self.torch
+
+
+class Site(NamedTuple):
+    """A module and what its input is."""
+
+    module: torch.nn.Module
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: torch.dtype
+    device: torch.device
+    learns: bool  # whether the input has a gradient
+
+    def key(self) -> tuple:
+        """Equal for layers that compute alike."""
+        own = {name: str(value) for name, value in vars(self.module).items() if not name.startswith("_") and name != "training"}
+        shapes = [(tuple(p.shape), p.stride()) for p in self.module.parameters()]
+        return (type(self.module), *sorted(own.items()), *shapes, *self[1:])
+
+    def data(self, values: bool = True) -> torch.Tensor:
+        """A tensor like the input; values: random ones."""
+        size = 1 + sum((n - 1) * s for n, s in zip(self.shape, self.strides))
+        flat = torch.empty(size, dtype=self.dtype, device=self.device)
+        return (flat.normal_() if values else flat).as_strided(self.shape, self.strides)
+
+
+def sites_of(model: torch.nn.Module, arguments: tuple, kinds: tuple, learns: bool) -> dict[str, Site]:
+    """The modules of some kinds that a call of the model reaches, by their names. The model stays as it is."""
+    found: dict[str, Site] = {}
+    own = copy.deepcopy(model)
+    originals = dict(model.named_modules())
+    device_type = next((a.device.type for a in arguments if isinstance(a, torch.Tensor)), "cpu")
+    half = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
+
+    def watch(name: str) -> Callable:
+        def hook(module: Any, given: tuple) -> None:
+            x = given[0]
+            dtype = half if half is not None and isinstance(module, CONVS) and x.dtype == torch.float32 else x.dtype
+            found[name] = Site(originals[name], tuple(x.shape), x.stride(), dtype, x.device, learns and x.requires_grad)
+
+        return hook
+
+    for name, module in own.named_modules():
+        if type(module) in kinds:
+            module.register_forward_pre_hook(watch(name))
+    with torch.random.fork_rng(enabled=learns), torch.set_grad_enabled(learns):
+        own(*arguments)
+    return found
+
+
+def seconds(device: torch.device, calls: list[Callable[[], Any]]) -> list[float]:
+    """Medians of the calls, taken in turns."""
+    run = _gpu_round if device.type == "cuda" else _cpu_round
+    for call in calls:
+        call()
+    counts = [max(1, min(20, round(LONG / max(run(call, 1), 1e-7)))) for call in calls]
+    rounds = [[run(call, count) for call, count in zip(calls, counts)] for _ in range(ROUNDS)]
+    return [statistics.median(times) for times in zip(*rounds)]
+
+
+def _gpu_round(call: Callable[[], Any], count: int) -> float:
+    """Seconds of GPU time, without the gaps that launches leave."""
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda._sleep(QUEUED)
+    start.record()
+    for _ in range(count):
+        call()
+    end.record()
+    end.synchronize()
+    return start.elapsed_time(end) * 1e-3 / count
+
+
+def _cpu_round(call: Callable[[], Any], count: int) -> float:
+    start = time.perf_counter()
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
+
+
+class Conv:
+    """A convolution's three directions, by faltung and by torch."""
+
+    def __init__(self, site: Site, activation: str | None, unfused: Callable | None, values: bool = True):
+        m = site.module
+        self.space, self.activation, self.unfused = len(m.kernel_size), activation or "identity", unfused
+        pads = [p for p in m.padding for _ in range(2)]
+        self.geometry = (list(m.stride), pads, list(m.dilation), m.groups, 0)
+        self.x = site.data(values)
+        self.w = m.weight.detach().to(site.dtype)
+        self.bias = None if m.bias is None else m.bias.detach()
+        layer = Layer(m.stride, pads, m.dilation, m.groups)
+        self.y = empty([site.shape[0], m.out_channels, *layer.output_size(site.shape, self.w.shape)], self.x, self.w)
+        if values:
+            self.y.normal_(std=1e-2)
+        self.learns, self.layer = site.learns, layer
+
+    def plan(self, training: bool) -> None:
+        """Plans the directions; may run in any thread."""
+        extras = (self.bias is not None, ACTIVATIONS[self.activation], False)
+        planned(FORWARD, self.x, self.w, self.y, self.layer, extras)
+        if training:
+            if self.learns:
+                planned(BACKWARD_DATA, empty(self.x.shape, self.y, self.w), self.w, self.y, self.layer, (False, 0, False))
+            planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (False, 0, False))
+
+    def directions(self, training: bool) -> dict[str, tuple[Callable, Callable]]:
+        """(by faltung, by torch) of each direction that is needed."""
+        found = {"forward": (self._forward, self._torch_forward)}
+        if training and self.learns:
+            found["data"] = (lambda: self._gradient(0, 0), lambda: self._gradient(0, 7))
+        if training:
+            found["weight"] = (lambda: self._gradient(1, 0), lambda: self._gradient(1, 7))
+        return found
+
+    def _forward(self) -> torch.Tensor:
+        return _ops.conv(self.x, self.w, self.bias, *self.geometry, self.activation, None)
+
+    def _torch_forward(self) -> torch.Tensor:
+        stride, pads, dilation, groups, _ = self.geometry
+        bias = None if self.bias is None else self.bias.to(self.w.dtype)
+        y = torch.ops.aten.convolution(self.x, self.w, bias, stride, pads[::2], dilation, False, [0] * self.space, groups)
+        return y if self.unfused is None else self.unfused(y)
+
+    def exact(self, direction: str) -> torch.Tensor:
+        """What the direction is, by torch in f64."""
+        wide = copy.copy(self)
+        wide.x, wide.w, wide.y = (t.double() for t in (self.x, self.w, self.y))
+        wide.bias = None if self.bias is None else self.bias.double()
+        return wide.directions(True)[direction][1]().to(self.x.dtype)
+
+    def _gradient(self, which: int, ways: int) -> torch.Tensor:
+        return _ops.gradients(self.y, self.x, self.w, self.geometry, [which == 0, which == 1], ways)[which]
+
+
+def is_plain(module: torch.nn.Module) -> bool:
+    """A convolution of which torch computes each direction alone."""
+    return isinstance(module, CONVS) and module.padding_mode == "zeros" and not isinstance(module.padding, str)
+
+
+def measured(sites: dict[str, Site], training: bool, activations: dict, ours: Callable) -> list[Measurement]:
+    """Plans all layers, in threads, then measures them. activations: torch's functions by name. ours: makes a layer
+    faltung's."""
+    groups: dict[tuple, list[str]] = {}
+    for name, site in sites.items():
+        groups.setdefault(site.key(), []).append(name)
+
+    def conv(name: str, values: bool) -> Conv:
+        activation = getattr(sites[name].module, "activation", None)
+        return Conv(sites[name], activation, activations.get(activation), values)
+
+    def whole(site: Site) -> dict:
+        unfused = activations.get(getattr(site.module, "activation", None), lambda y: y)
+        theirs = copy.deepcopy(site.module)
+        return {"whole": _whole(site, (ours(site.module), torch.nn.Sequential(theirs, _Call(unfused))), training)}
+
+    firsts = [names[0] for names in groups.values()]
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(context.copy().run, lambda n=name: conv(n, False).plan(training))
+                for name in firsts if is_plain(sites[name].module)]
+        for job in jobs:
+            job.result()
+    found = []
+    for names in groups.values():
+        site = sites[names[0]]
+        off = torch.autocast(site.device.type, enabled=False)
+        with off, torch.random.fork_rng(), torch.set_grad_enabled(not is_plain(site.module) and training):
+            if is_plain(site.module):
+                layer = conv(names[0], True)
+                calls = layer.directions(training)
+            else:
+                layer, calls = None, whole(site)
+            for direction, (mine, theirs) in calls.items():
+                right = agrees(mine(), theirs())
+                if not right and (layer is None or not agrees(mine(), layer.exact(direction))):
+                    raise ValueError(f"{names[0]}, {direction}: faltung's results are not torch's; please report it")
+                times = seconds(site.device, [mine, theirs])
+                found.append(Measurement(names, _text(site), direction, times[0], times[1] if right else math.inf))
+    return found
+
+
+class _Call(torch.nn.Module):
+    """A function as a layer."""
+
+    def __init__(self, function: Callable):
+        super().__init__()
+        self.forward = function
+
+
+def _whole(site: Site, modules: tuple, training: bool) -> list[Callable[[], Any]]:
+    """Calls of each module, with the gradients, on the same data."""
+    x = site.data()
+    if training and site.learns:
+        x.requires_grad_()
+    g = torch.randn_like(modules[0].to(site.dtype)(x)) * 1e-2
+
+    def of(module: torch.nn.Module) -> Callable[[], Any]:
+        leaves = [t for t in (x, *module.to(site.dtype).parameters()) if t.requires_grad]
+
+        def call() -> Any:
+            y = module(x)
+            return (y.detach(), *torch.autograd.grad(y, leaves, g)) if training and leaves else y
+
+        return call
+
+    return [of(module) for module in modules]
+
+
+def _text(site: Site) -> str:
+    m = site.module
+    size = "x".join(map(str, site.shape))
+    if not hasattr(m, "weight"):
+        return f"{type(m).__name__} {size}"
+    text = f"{type(m).__name__} {size} -> {m.out_channels}, {'x'.join(map(str, m.kernel_size))}"
+    strides = "".join(f" {name}={'x'.join(map(str, getattr(m, name)))}" for name in ("stride", "dilation")
+                      if set(getattr(m, name)) != {1})
+    return text + strides + (f" groups={m.groups}" if m.groups > 1 else "")
+
+
+def agrees(got: Any, want: Any) -> bool:
+    """Whether results differ by rounding at most."""
+    if isinstance(want, torch.Tensor):
+        size = {torch.float64: 1e-9, torch.float32: 1e-3}.get(want.dtype, 5e-2)
+        largest = float(want.detach().abs().max().clamp(min=1e-6)) if want.numel() else 0.0
+        return bool(torch.allclose(got, want, rtol=size, atol=size * largest)) and math.isfinite(largest)
+    return not isinstance(want, (tuple, list)) or all(agrees(a, b) for a, b in zip(got, want))
+
+
+def table(rows: list[Measurement]) -> str:
+    """A line for each direction of each kind of layer, and what the winners save."""
+    lines = [("layer", "times", "direction", "faltung us", "torch us", "by")]
+    for row in rows:
+        theirs = f"{1e6 * row.torch:.1f}" if math.isfinite(row.torch) else "wrong"
+        lines.append((row.layer, str(len(row.names)), row.direction, f"{1e6 * row.faltung:.1f}", theirs,
+                      "faltung" if row.wins else "torch"))
+    widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+    text = "\n".join("  ".join(cell.rjust(w) if i in (1, 3, 4) else cell.ljust(w)
+                               for i, (cell, w) in enumerate(zip(line, widths))).rstrip() for line in lines)
+    before = math.fsum((row.torch if math.isfinite(row.torch) else row.faltung) * len(row.names) for row in rows)
+    after = math.fsum((row.faltung if row.wins else row.torch) * len(row.names) for row in rows)
+    return text + f"\nall layers: torch {1e3 * before:.3f} ms, this model {1e3 * after:.3f} ms"
+
+
+__all__ = ["CONVS", "Measurement", "agrees", "measured", "sites_of", "table"]
