@@ -29,6 +29,51 @@ void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver
   return plan;
 }
 
+void *falt_plan_begin(const falt_solver *solver, falt_ask *ask) {
+  const falt_plan_steps *steps = solver->steps;
+  const char *why = steps->inapplicable ? steps->inapplicable(ask) : NULL;
+  if (!why) return falt_plan_new(steps->size, &steps->table, solver, ask);
+  return falt_refuse(ask, "%s", why);
+}
+
+falt_plan *falt_plan_choose(falt_plan *plan, falt_ask *ask) {
+  const char *why = plan->solver->steps->choose(plan, ask);
+  if (!why) return plan;
+  if (why != ask->reason) falt_refuse(ask, "%s", why); /* before the plan is freed: it may own the text */
+  plan->table->destroy(plan);
+  return NULL;
+}
+
+falt_plan *falt_plan_make(const falt_solver *solver, falt_ask *ask) {
+  falt_plan *plan = falt_plan_begin(solver, ask);
+  return plan ? falt_plan_choose(plan, ask) : NULL;
+}
+
+const char *falt_parent_adopt(falt_parent *plan, falt_ask *ask, const falt_problem *problem,
+                              const void *filter_values) {
+  const falt_plan *child = plan->child = falt_plan_child(ask, problem, filter_values);
+  if (!child) return ask->reason;
+  plan->base.cost = child->cost;
+  plan->base.workspace = child->workspace;
+  plan->base.packed = child->packed;
+  return NULL;
+}
+
+void falt_parent_destroy(falt_plan *base) {
+  falt_plan_destroy(&((falt_parent *)base)->child);
+  falt_free(base);
+}
+
+falt_status falt_parent_ready(falt_plan *base) {
+  return falt_plan_ready(((falt_parent *)base)->child);
+}
+
+void falt_parent_print(const falt_plan *base, falt_text *text) {
+  const falt_plan *child = ((const falt_parent *)base)->child;
+  child->table->print(child, text);
+  falt_text_add(text, ")");
+}
+
 static bool divides(int bytes, const void *data, const falt_tensor *t) {
   const uintptr_t address = (uintptr_t)data + (uintptr_t)(t->offset * (int64_t)falt_type_size(t->type));
   return bytes == 0 || address % (uintptr_t)bytes == 0;

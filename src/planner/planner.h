@@ -30,6 +30,17 @@ typedef struct falt_plan_table {
   falt_status (*ready)(falt_plan *plan);
 } falt_plan_table;
 
+/* How a solver makes its plans. */
+typedef struct falt_plan_steps {
+  size_t size; /* bytes of the plan */
+  falt_plan_table table;
+  const char *(*inapplicable)(
+      const falt_ask *ask); /* why the problem is not the solver's, or NULL; need not be there */
+  /* Chooses tiles and children, and sets cost, workspace and alignment. Returns why that failed, or NULL; the text may
+   * be ask->reason, or belong to the plan. */
+  const char *(*choose)(falt_plan *plan, falt_ask *ask);
+} falt_plan_steps;
+
 /* State of falt_execute_host for a plan: plans for parts of its problem, and their inputs. */
 typedef struct falt_plan_parts falt_plan_parts;
 struct falt_plan_parts {
@@ -79,8 +90,9 @@ struct falt_solver {
   bool nondeterministic;   /* sums in an order that depends on threads */
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);
-  bool takes_factors; /* computes filters given as factors; asked for them only if set */
-  bool pools;         /* computes layers with max pooling; asked for them only if set */
+  const falt_plan_steps *steps; /* for falt_plan_make and falt_cuda_plan_make */
+  bool takes_factors;           /* computes filters given as factors; asked for them only if set */
+  bool pools;                   /* computes layers with max pooling; asked for them only if set */
   bool spreads; /* zeros or terms are multiplied by elements that an output does not read: NaN is possible if one is not
                  * finite */
   bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */
@@ -114,6 +126,22 @@ falt_plan *falt_refuse_memory(falt_ask *ask);
 
 /* A zeroed plan of `size` bytes with its base filled, or NULL with the reason set. */
 void *falt_plan_new(size_t size, const falt_plan_table *table, const falt_solver *solver, falt_ask *ask);
+
+/* A solver's `plan`, by its steps; and the two halves of it, for devices whose plans share more than their base. */
+falt_plan *falt_plan_make(const falt_solver *solver, falt_ask *ask);
+void *falt_plan_begin(const falt_solver *solver, falt_ask *ask);
+falt_plan *falt_plan_choose(falt_plan *plan, falt_ask *ask);
+
+/* The base of plans that hand all of their problem to another plan: solvers embed it as their first member. */
+typedef struct falt_parent {
+  falt_plan base;
+  falt_plan *child;
+} falt_parent;
+/* Plans the child, and takes its cost, workspace and `packed`. Returns why there is none, or NULL. */
+const char *falt_parent_adopt(falt_parent *plan, falt_ask *ask, const falt_problem *problem, const void *filter_values);
+void falt_parent_destroy(falt_plan *plan); /* the child too */
+falt_status falt_parent_ready(falt_plan *plan);
+void falt_parent_print(const falt_plan *plan, falt_text *text); /* the child and the last parenthesis */
 
 /* Plans a child problem. NULL with ask->reason set if nothing fits. The child is not ready to run, and filter_values
  * must be valid until it is. */

@@ -209,7 +209,8 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-static const char *refusal(const falt_problem *p) {
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
          : falt_problem_folds(p)            ? "gradients beyond the boundary are added to elements inside"
          : phase_count(p, 0) > MOST_PHASES || phase_count(p, 1) > MOST_PHASES || phase_count(p, 2) > MOST_PHASES ||
@@ -242,7 +243,8 @@ static void add_conversion(strided_plan *plan) {
 }
 
 /* The cost of all phases, each with its own roofline, plus the bytes to clear. */
-static bool add_children(strided_plan *plan, falt_ask *ask) {
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  strided_plan *plan = (strided_plan *)base;
   const falt_problem *p = ask->problem;
   const int64_t counts[3] = {phase_count(p, 0), phase_count(p, 1), phase_count(p, 2)};
   double inputs = 0;
@@ -253,7 +255,7 @@ static bool add_children(strided_plan *plan, falt_ask *ask) {
     const phase at[3] = {phase_of(p, 0, i / counts[2] / counts[1]), phase_of(p, 1, i / counts[2] % counts[1]),
                          phase_of(p, 2, i % counts[2])};
     if (!at[0].count || !at[1].count || !at[2].count) continue;
-    if (!add_child(plan, ask, at)) return false;
+    if (!add_child(plan, ask, at)) return ask->reason;
     inputs += (double)at[0].count * (double)at[1].count * (double)at[2].count;
   }
   if (plan->converts) add_conversion(plan);
@@ -262,19 +264,11 @@ static bool add_children(strided_plan *plan, falt_ask *ask) {
   if (plan->gaps)
     plan->base.cost.seconds += falt_roofline(
         ask->device, FALT_F32, 0, 1, (double)falt_tensor_count(&p->input) * (double)falt_type_size(p->input.type));
-  return true;
-}
-
-static falt_plan *plan_strided(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
-  const char *reason = refusal(ask->problem);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  strided_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  if (add_children(plan, ask)) return &plan->base;
-  destroy(&plan->base);
   return NULL;
 }
 
+static const falt_plan_steps steps = {sizeof(strided_plan), {execute, print, destroy, ready}, inapplicable, choose};
+
 extern const falt_solver falt_solver_dgrad_strided;
-const falt_solver falt_solver_dgrad_strided = {.name = "dgrad-strided", .device_kind = "cpu", .plan = plan_strided};
+const falt_solver falt_solver_dgrad_strided = {
+    .name = "dgrad-strided", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

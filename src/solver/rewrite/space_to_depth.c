@@ -4,36 +4,17 @@
  *     y[n, i, j, k] = sum over r, (s, c) of x'[(n, i), r, j, (s, c)] * w'[k, r, (s, c)]
  *
  * The planner plans the new layer, of one column of taps. Wgrad is the wgrad of the new layer. */
-#include "core/memory.h"
 #include "planner/planner.h"
-
-typedef struct space_to_depth_plan {
-  falt_plan base;
-  falt_plan *child;
-} space_to_depth_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
-  const space_to_depth_plan *plan = (const space_to_depth_plan *)base;
-  falt_plan_run(plan->child, o);
+  falt_plan_run(((const falt_parent *)base)->child, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const space_to_depth_plan *plan = (const space_to_depth_plan *)base;
   falt_text_add(text, "(space-to-depth ");
-  plan->child->table->print(plan->child, text);
-  falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  space_to_depth_plan *plan = (space_to_depth_plan *)base;
-  falt_plan_destroy(&plan->child);
-  falt_free(plan);
-}
-
-static falt_status ready(falt_plan *base) {
-  return falt_plan_ready(((space_to_depth_plan *)base)->child);
+  falt_parent_print(base, text);
 }
 
 /* ---- applicable */
@@ -51,7 +32,8 @@ static bool joins(const falt_tensor *t, int outer, int inner) {
   return t->size[outer] == 1 || t->size[inner] == 1 || t->stride[outer] == t->size[inner] * t->stride[inner];
 }
 
-static const char *refusal(const falt_problem *p) {
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
   return p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_FILTER
              ? "it computes forward and backward-filter of layers"
          : p->filter.size[FALT_W] == 1                               ? "patches are not wider than a pixel"
@@ -95,24 +77,14 @@ static falt_problem seen(const falt_problem *p) {
   return child;
 }
 
-static falt_plan *plan_space_to_depth(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *why = refusal(ask->problem);
-  if (why) return falt_refuse(ask, "%s", why);
+static const char *choose(falt_plan *base, falt_ask *ask) {
   const falt_problem child = seen(ask->problem);
-  space_to_depth_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->child = falt_plan_child(ask, &child, ask->filter_values);
-  if (!plan->child) {
-    destroy(&plan->base);
-    return NULL;
-  }
-  plan->base.packed = plan->child->packed;
-  plan->base.workspace = plan->child->workspace;
-  plan->base.cost = plan->child->cost;
-  return &plan->base;
+  return falt_parent_adopt((falt_parent *)base, ask, &child, ask->filter_values);
 }
+
+static const falt_plan_steps steps = {
+    sizeof(falt_parent), {execute, print, falt_parent_destroy, falt_parent_ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_space_to_depth;
 const falt_solver falt_solver_space_to_depth = {
-    .name = "space-to-depth", .device_kind = "cuda", .plan = plan_space_to_depth};
+    .name = "space-to-depth", .device_kind = "cuda", .plan = falt_plan_make, .steps = &steps};

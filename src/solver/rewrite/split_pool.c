@@ -42,15 +42,20 @@ static falt_status ready(falt_plan *base) {
   return falt_plan_ready(plan->pooling);
 }
 
+static const char *inapplicable(const falt_ask *ask) {
+  return falt_pooled_refusal(ask->problem);
+}
+
 /* Plans both children; they share the workspace, one after the other. */
-static bool add_children(split_plan *plan, falt_ask *ask) {
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  split_plan *plan = (split_plan *)base;
   falt_problem layer = falt_pooled_layer(ask->problem);
   const falt_problem pooling = falt_pooled_pooling(ask->problem, &layer.output);
   falt_problem_canonical(&layer);
   plan->layer = falt_plan_child(ask, &layer, ask->filter_values);
-  if (!plan->layer) return false;
+  if (!plan->layer) return ask->reason;
   plan->pooling = falt_plan_child(ask, &pooling, NULL);
-  if (!plan->pooling) return false;
+  if (!plan->pooling) return ask->reason;
   const size_t inner =
       plan->layer->workspace > plan->pooling->workspace ? plan->layer->workspace : plan->pooling->workspace;
   plan->results = (size_t)falt_round_up((int64_t)inner, 256);
@@ -58,20 +63,11 @@ static bool add_children(split_plan *plan, falt_ask *ask) {
   plan->base.packed = plan->layer->packed;
   plan->base.cost =
       (falt_cost){.seconds = plan->layer->cost.seconds + plan->pooling->cost.seconds, .error = plan->layer->cost.error};
-  return true;
-}
-
-static falt_plan *plan_split(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
-  const char *reason = falt_pooled_refusal(ask->problem);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  split_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  if (add_children(plan, ask)) return &plan->base;
-  destroy(&plan->base);
   return NULL;
 }
 
+static const falt_plan_steps steps = {sizeof(split_plan), {execute, print, destroy, ready}, inapplicable, choose};
+
 extern const falt_solver falt_solver_split_pool;
 const falt_solver falt_solver_split_pool = {
-    .name = "split-pool", .device_kind = "cuda", .plan = plan_split, .pools = true};
+    .name = "split-pool", .device_kind = "cuda", .plan = falt_plan_make, .steps = &steps, .pools = true};

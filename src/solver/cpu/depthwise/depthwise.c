@@ -339,26 +339,23 @@ static falt_status ready(falt_plan *base) {
   return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
 }
 
-static falt_plan *plan_depthwise(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *reason = refusal(solver, ask->problem);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  depthwise_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  bool no_memory = false;
-  reason = falt_depthwise_init(&plan->d, ask->problem, ask->device, 0, &no_memory);
-  if (reason) {
-    destroy(&plan->base);
-    return no_memory ? falt_refuse_memory(ask) : falt_refuse(ask, "%s", reason);
-  }
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  depthwise_plan *plan = (depthwise_plan *)base;
+  const char *why = refusal(base->solver, ask->problem);
+  if (!why) why = falt_depthwise_init(&plan->d, ask->problem, ask->device, 0, &ask->no_memory);
+  if (why) return why;
   set_tasks(plan);
   set_traffic(plan);
   plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
+  base->packed = plan->values != NULL;
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
 }
 
-const falt_solver falt_solver_depthwise = {.name = "depthwise", .device_kind = "cpu", .plan = plan_depthwise};
-const falt_solver falt_solver_grouped = {.name = "grouped", .device_kind = "cpu", .plan = plan_depthwise};
+static const falt_plan_steps steps = {sizeof(depthwise_plan), {execute, print, destroy, ready}, NULL, choose};
+
+const falt_solver falt_solver_depthwise = {
+    .name = "depthwise", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};
+const falt_solver falt_solver_grouped = {
+    .name = "grouped", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

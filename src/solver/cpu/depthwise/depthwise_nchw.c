@@ -1,6 +1,5 @@
 /* Solver depthwise-nchw: NCHW depthwise layers, fprop and dgrad. Transposes a few images to NHWC in f32 in the
  * workspace, runs an NHWC plan, and transposes its output back. */
-#include "core/memory.h"
 #include "solver/cpu/common/planes.h"
 #include "solver/cpu/common/upconvert.h"
 
@@ -13,8 +12,7 @@ enum {
 };
 
 typedef struct nchw_plan {
-  falt_plan base;
-  falt_plan *child;
+  falt_parent parent;
   int64_t images, pieces;
   size_t source, result, inner; /* offsets into the workspace; inner: the child's */
 } nchw_plan;
@@ -30,7 +28,7 @@ static falt_tensor *result_of(falt_problem *p) {
 }
 
 static falt_problem inner_problem(const nchw_plan *plan) {
-  falt_problem inner = plan->base.problem;
+  falt_problem inner = plan->parent.base.problem;
   inner.input = falt_planes_packed(&inner.input, plan->images, FALT_F32);
   inner.output = falt_planes_packed(&inner.output, plan->images, FALT_F32);
   inner.accumulator = FALT_F32;
@@ -61,26 +59,14 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   inner.workspace = workspace + plan->inner;
   inner.input = forward ? source : result;
   inner.output = forward ? result : source;
-  falt_planes_run(plan->child, &inner,
+  falt_planes_run(plan->parent.child, &inner,
                   planes_of(plan, source_of(&p), forward ? operands->input : operands->output, source, false),
                   planes_of(plan, result_of(&p), forward ? operands->output : operands->input, result, true));
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const nchw_plan *plan = (const nchw_plan *)base;
-  falt_text_add(text, "(depthwise-nchw images=%lld ", (long long)plan->images);
-  plan->child->table->print(plan->child, text);
-  falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  nchw_plan *plan = (nchw_plan *)base;
-  falt_plan_destroy(&plan->child);
-  falt_free(plan);
-}
-
-static falt_status ready(falt_plan *base) {
-  return falt_plan_ready(((nchw_plan *)base)->child);
+  falt_text_add(text, "(depthwise-nchw images=%lld ", (long long)((const nchw_plan *)base)->images);
+  falt_parent_print(base, text);
 }
 
 /* ---- applicable */
@@ -102,7 +88,7 @@ static const char *refusal(falt_problem *p) {
 
 /* As many images as stay in the caches, and divide the batch. */
 static void set_pieces(nchw_plan *plan) {
-  falt_problem p = plan->base.problem;
+  falt_problem p = plan->parent.base.problem;
   const int64_t batch = p.input.size[FALT_N];
   const int64_t image =
       p.filter.size[FALT_G] * falt_max(1, falt_planes_pixels(&p.input) + falt_planes_pixels(&p.output));
@@ -115,32 +101,32 @@ static size_t bytes_of(const nchw_plan *plan, const falt_tensor *t) {
   return (size_t)(plan->images * t->size[FALT_G] * falt_planes_pixels(t)) * sizeof(float);
 }
 
-static falt_plan *plan_nchw(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+static const char *inapplicable(const falt_ask *ask) {
   falt_problem p = *ask->problem;
-  const char *reason = refusal(&p);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  nchw_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  set_pieces(plan);
-  const falt_problem inner = inner_problem(plan);
-  plan->child = falt_plan_child(ask, &inner, ask->filter_values);
-  if (!plan->child) {
-    destroy(&plan->base);
-    return NULL;
-  }
-  falt_memory_layout *all = &plan->base.layout;
-  plan->inner = falt_place_child(all, plan->child);
-  plan->source = falt_place_part(all, bytes_of(plan, source_of(&p)));
-  plan->result = falt_place_part(all, bytes_of(plan, result_of(&p)));
-  plan->base.workspace = all->total;
-  plan->base.packed = plan->child->packed;
-  plan->base.cost = plan->child->cost;
-  plan->base.cost.seconds *= (double)plan->pieces;
-  plan->base.cost.seconds += falt_planes_seconds(ask->device, source_of(&p), FALT_F32, false);
-  plan->base.cost.seconds += falt_planes_seconds(ask->device, result_of(&p), FALT_F32, true);
-  return &plan->base;
+  return refusal(&p);
 }
 
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  nchw_plan *plan = (nchw_plan *)base;
+  falt_problem p = *ask->problem;
+  set_pieces(plan);
+  const falt_problem inner = inner_problem(plan);
+  const char *why = falt_parent_adopt(&plan->parent, ask, &inner, ask->filter_values);
+  if (why) return why;
+  falt_memory_layout *all = &plan->parent.base.layout;
+  plan->inner = falt_place_child(all, plan->parent.child);
+  plan->source = falt_place_part(all, bytes_of(plan, source_of(&p)));
+  plan->result = falt_place_part(all, bytes_of(plan, result_of(&p)));
+  plan->parent.base.workspace = all->total;
+  plan->parent.base.cost.seconds *= (double)plan->pieces;
+  plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, source_of(&p), FALT_F32, false);
+  plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, result_of(&p), FALT_F32, true);
+  return NULL;
+}
+
+static const falt_plan_steps steps = {
+    sizeof(nchw_plan), {execute, print, falt_parent_destroy, falt_parent_ready}, inapplicable, choose};
+
 extern const falt_solver falt_solver_depthwise_nchw;
-const falt_solver falt_solver_depthwise_nchw = {.name = "depthwise-nchw", .device_kind = "cpu", .plan = plan_nchw};
+const falt_solver falt_solver_depthwise_nchw = {
+    .name = "depthwise-nchw", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

@@ -223,7 +223,7 @@ const char *falt_depthwise_init(falt_depthwise *d, const falt_problem *problem, 
   if (!set_weights(d, extra)) return "its packed filter exceeds 2^63 bytes";
   d->rows_most = meets_most(d, 0) * meets_most(d, 1);
   *no_memory = d->rows_most == 0;
-  if (*no_memory) return "memory ran out";
+  if (*no_memory) return "memory ran out while planning";
   if (!set_window(d, device)) return "its rows in f32 are larger than a cache";
   d->useful = falt_depthwise_inside(problem, 0) * falt_depthwise_inside(problem, 1) * falt_depthwise_inside(problem, 2);
   return falt_depthwise_count(d, no_memory);

@@ -295,7 +295,7 @@ const char *falt_depthwise_count(falt_depthwise *d, bool *no_memory) {
   for (int64_t i = 0; i < phases && !*no_memory && !is_too_large(&b) && !falt_cancelled(); i++)
     *no_memory = !sample_phase(&b, i, SAMPLE / phases);
   falt_free(b.links);
-  return *no_memory ? "memory ran out" : is_too_large(&b) ? "its table of columns is too large" : NULL;
+  return *no_memory ? "memory ran out while planning" : is_too_large(&b) ? "its table of columns is too large" : NULL;
 }
 
 /* ---- the spans of a plan that will run */

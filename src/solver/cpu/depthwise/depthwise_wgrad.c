@@ -240,24 +240,21 @@ static falt_status ready(falt_plan *base) {
   return falt_depthwise_ready(&((wgrad_plan *)base)->d);
 }
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  const char *reason = refusal(solver, ask->problem);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  bool no_memory = false;
-  reason = falt_depthwise_init(&plan->d, ask->problem, ask->device, 1, &no_memory);
-  if (reason) {
-    destroy(&plan->base);
-    return no_memory ? falt_refuse_memory(ask) : falt_refuse(ask, "%s", reason);
-  }
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  wgrad_plan *plan = (wgrad_plan *)base;
+  const char *why = refusal(base->solver, ask->problem);
+  if (!why) why = falt_depthwise_init(&plan->d, ask->problem, ask->device, 1, &ask->no_memory);
+  if (why) return why;
   plan->turning = falt_outer_kernels_for(ask->device->isa);
   set_tasks(plan);
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
 }
 
-const falt_solver falt_solver_depthwise_wgrad = {.name = "depthwise-wgrad", .device_kind = "cpu", .plan = plan_wgrad};
-const falt_solver falt_solver_grouped_wgrad = {.name = "grouped-wgrad", .device_kind = "cpu", .plan = plan_wgrad};
+static const falt_plan_steps steps = {sizeof(wgrad_plan), {execute, print, destroy, ready}, NULL, choose};
+
+const falt_solver falt_solver_depthwise_wgrad = {
+    .name = "depthwise-wgrad", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};
+const falt_solver falt_solver_grouped_wgrad = {
+    .name = "grouped-wgrad", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

@@ -261,7 +261,8 @@ static void destroy(falt_plan *plan) {
 
 /* ---- applicable, in addition to the conditions of all layers */
 
-static const char *refusal(const falt_problem *p) {
+static const char *inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
   const falt_tensor *x = &p->input;
   return p->operation != FALT_BACKWARD_DATA      ? "only backward-data"
          : falt_problem_folds(p)                 ? "gradients beyond the boundary are added to elements inside"
@@ -350,28 +351,23 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-static falt_plan *plan_col2im(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  col2im_plan *plan = (col2im_plan *)base;
   falt_problem forward = *ask->problem;
-  falt_layer layer;
-  const char *reason = refusal(ask->problem);
   forward.operation = FALT_FORWARD;
-  if (!reason) reason = falt_layer_init(&layer, &forward, ask->device->isa);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  col2im_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->layer = layer;
-  if (!set_sizes(plan)) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "its packed filter or a row exceeds 2^63 bytes");
-  }
+  const char *why = falt_layer_init(&plan->layer, &forward, ask->device->isa);
+  if (why) return why;
+  if (!set_sizes(plan)) return "its packed filter or a row exceeds 2^63 bytes";
   set_tasks(plan);
   plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
+  base->packed = plan->values != NULL;
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
 }
 
+static const falt_plan_steps steps = {sizeof(col2im_plan), {execute, print, destroy, ready}, inapplicable, choose};
+
 extern const falt_solver falt_solver_dgrad_col2im;
-const falt_solver falt_solver_dgrad_col2im = {.name = "dgrad-col2im", .device_kind = "cpu", .plan = plan_col2im};
+const falt_solver falt_solver_dgrad_col2im = {
+    .name = "dgrad-col2im", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

@@ -228,31 +228,29 @@ static falt_status ready(falt_plan *base) {
   return FALT_OK;
 }
 
-static falt_plan *plan_direct_nhwc(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {falt_direct_nhwc_execute, print, destroy, ready};
-  falt_layer layer;
-  const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  falt_direct_nhwc_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->layer = layer;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  falt_direct_nhwc_plan *plan = (falt_direct_nhwc_plan *)base;
+  const char *why = falt_layer_init(&plan->layer, ask->problem, ask->device->isa);
+  if (why) return why;
   set_segments(plan);
   set_groups(plan);
   set_panels(plan);
-  if ((reason = refusal(plan))) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", reason);
-  }
+  why = refusal(plan);
+  if (why) return why;
   set_inside(plan);
   plan->values = ask->filter_values;
-  plan->base.packed = plan->values != NULL;
+  base->packed = plan->values != NULL;
   plan->tap_step = falt_layer_tap_step(&plan->layer.p.filter);
   set_tasks(plan);
   falt_direct_nhwc_set_parts(plan);
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
 }
 
+static const falt_plan_steps steps = {
+    sizeof(falt_direct_nhwc_plan), {falt_direct_nhwc_execute, print, destroy, ready}, NULL, choose};
+
 extern const falt_solver falt_solver_direct_nhwc;
-const falt_solver falt_solver_direct_nhwc = {.name = "direct-nhwc", .device_kind = "cpu", .plan = plan_direct_nhwc};
+const falt_solver falt_solver_direct_nhwc = {
+    .name = "direct-nhwc", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

@@ -126,22 +126,21 @@ static void lay_memory(falt_wgrad_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = falt_wgrad_execute, .print = print, .destroy = destroy};
-  falt_layer layer;
-  const char *reason = falt_layer_init_gradient(&layer, ask->problem, ask->device->isa);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  falt_wgrad_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->layer = layer;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  falt_wgrad_plan *plan = (falt_wgrad_plan *)base;
+  const char *why = falt_layer_init_gradient(&plan->layer, ask->problem, ask->device->isa);
+  if (why) return why;
   plan->kernels = falt_outer_kernels_for(ask->device->isa);
   set_rows(plan);
   set_panels(plan);
   set_tasks(plan);
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
 }
 
+static const falt_plan_steps steps = {
+    sizeof(falt_wgrad_plan), {falt_wgrad_execute, print, destroy, NULL}, NULL, choose};
+
 extern const falt_solver falt_solver_wgrad;
-const falt_solver falt_solver_wgrad = {.name = "wgrad", .device_kind = "cpu", .plan = plan_wgrad};
+const falt_solver falt_solver_wgrad = {.name = "wgrad", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

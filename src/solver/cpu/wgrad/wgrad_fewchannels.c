@@ -445,27 +445,23 @@ static void lay_memory(fewchannels_plan *plan) {
   plan->base.workspace = all->total;
 }
 
-static falt_plan *plan_fewchannels(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
-  falt_layer layer;
-  const char *reason = falt_layer_init_gradient(&layer, ask->problem, ask->device->isa);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  fewchannels_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->layer = layer;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  fewchannels_plan *plan = (fewchannels_plan *)base;
+  const char *why = falt_layer_init_gradient(&plan->layer, ask->problem, ask->device->isa);
+  if (why) return why;
   plan->kernels = falt_outer_kernels_for(ask->device->isa);
   set_columns(plan);
   set_units(plan);
-  if ((reason = refusal(plan))) {
-    destroy(&plan->base);
-    return falt_refuse(ask, "%s", reason);
-  }
+  why = refusal(plan);
+  if (why) return why;
   set_slices(plan);
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
 }
+
+static const falt_plan_steps steps = {sizeof(fewchannels_plan), {execute, print, destroy, NULL}, NULL, choose};
 
 extern const falt_solver falt_solver_wgrad_fewchannels;
 const falt_solver falt_solver_wgrad_fewchannels = {
-    .name = "wgrad-fewchannels", .device_kind = "cpu", .plan = plan_fewchannels};
+    .name = "wgrad-fewchannels", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

@@ -476,21 +476,20 @@ static void lay_memory(rows_plan *plan) {
   plan->base.workspace = plan->base.layout.total;
 }
 
-static falt_plan *plan_rows(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
-  falt_layer layer;
-  const char *reason = falt_layer_init_gradient(&layer, ask->problem, ask->device->isa);
-  if (!reason) reason = refusal(&layer);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  rows_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->layer = layer;
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  rows_plan *plan = (rows_plan *)base;
+  const char *why = falt_layer_init_gradient(&plan->layer, ask->problem, ask->device->isa);
+  if (!why) why = refusal(&plan->layer);
+  if (why) return why;
   set_places(plan);
   set_tasks(plan);
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
-  return &plan->base;
+  base->cost.seconds = estimate(plan, ask->device);
+  return NULL;
 }
 
+static const falt_plan_steps steps = {sizeof(rows_plan), {execute, print, destroy, NULL}, NULL, choose};
+
 extern const falt_solver falt_solver_wgrad_rows;
-const falt_solver falt_solver_wgrad_rows = {.name = "wgrad-rows", .device_kind = "cpu", .plan = plan_rows};
+const falt_solver falt_solver_wgrad_rows = {
+    .name = "wgrad-rows", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

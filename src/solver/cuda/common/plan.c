@@ -3,24 +3,12 @@
 
 #include "core/memory.h"
 
-static falt_cuda_plan *new_plan(const falt_cuda_steps *steps, const falt_solver *solver, falt_ask *ask) {
-  falt_cuda_plan *plan = falt_plan_new(steps->size, &steps->table, solver, ask);
+falt_plan *falt_cuda_plan_make(const falt_solver *solver, falt_ask *ask) {
+  falt_cuda_plan *plan = falt_plan_begin(solver, ask);
   if (!plan) return NULL;
   if (ask->problem->operation != FALT_BACKWARD_FILTER) plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
-  return plan;
-}
-
-falt_plan *falt_cuda_plan_make(const falt_cuda_steps *steps, const falt_solver *solver, falt_ask *ask) {
-  const char *why = steps->inapplicable(ask);
-  if (why) return falt_refuse(ask, "%s", why);
-  falt_cuda_plan *plan = new_plan(steps, solver, ask);
-  if (!plan) return NULL;
-  why = steps->choose(&plan->base, ask);
-  if (!why) return &plan->base;
-  if (why != ask->reason) falt_refuse(ask, "%s", why); /* before the plan is freed: it may own the text */
-  steps->table.destroy(&plan->base);
-  return NULL;
+  return falt_plan_choose(&plan->base, ask);
 }
 
 void falt_cuda_plan_destroy(falt_plan *base) {

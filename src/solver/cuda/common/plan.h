@@ -14,17 +14,8 @@ typedef struct falt_cuda_plan {
   const void *values;             /* host values of the filter, until the plan is ready */
 } falt_cuda_plan;
 
-/* How a solver makes its plans. */
-typedef struct falt_cuda_steps {
-  size_t size; /* bytes of the plan */
-  falt_plan_table table;
-  const char *(*inapplicable)(const falt_ask *ask); /* why the problem is not the solver's, or NULL */
-  /* Chooses the tile and sets arguments, cost, workspace and alignment. Returns why that failed, or NULL. */
-  const char *(*choose)(falt_plan *plan, falt_ask *ask);
-} falt_cuda_steps;
-
-/* A plan by these steps, or NULL with the reason set. It is packed if it reads a filter of known values. */
-falt_plan *falt_cuda_plan_make(const falt_cuda_steps *steps, const falt_solver *solver, falt_ask *ask);
+/* A solver's `plan`, by its steps. It is packed if it reads a filter of known values. */
+falt_plan *falt_cuda_plan_make(const falt_solver *solver, falt_ask *ask);
 
 /* Releases the filter and the memory, and frees the plan. */
 void falt_cuda_plan_destroy(falt_plan *plan);

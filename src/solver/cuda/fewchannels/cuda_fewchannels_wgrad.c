@@ -98,15 +98,13 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {
-      sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {
+    sizeof(wgrad_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_fewchannels_wgrad;
 const falt_solver falt_solver_cuda_fewchannels_wgrad = {.name = "cuda-fewchannels-wgrad",
                                                         .device_kind = "cuda",
-                                                        .plan = plan_wgrad,
+                                                        .plan = falt_cuda_plan_make,
+                                                        .steps = &steps,
                                                         .spreads = true,
                                                         .fallbacks = falt_cuda_fallbacks};

@@ -326,10 +326,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_fft(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {sizeof(fft_plan), {execute, print, destroy, ready}, inapplicable, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {sizeof(fft_plan), {execute, print, destroy, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_fft;
-const falt_solver falt_solver_cuda_fft = {.name = "cuda-fft", .device_kind = "cuda", .plan = plan_fft, .mixes = true};
+const falt_solver falt_solver_cuda_fft = {
+    .name = "cuda-fft", .device_kind = "cuda", .plan = falt_cuda_plan_make, .steps = &steps, .mixes = true};

@@ -247,11 +247,9 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_tiled(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {
-      sizeof(tiled_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {
+    sizeof(tiled_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_tiled;
-const falt_solver falt_solver_cuda_tiled = {.name = "cuda-tiled", .device_kind = "cuda", .plan = plan_tiled};
+const falt_solver falt_solver_cuda_tiled = {
+    .name = "cuda-tiled", .device_kind = "cuda", .plan = falt_cuda_plan_make, .steps = &steps};

@@ -361,10 +361,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_toeplitz(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {sizeof(toeplitz_plan), {execute, print, destroy, ready}, inapplicable, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {sizeof(toeplitz_plan), {execute, print, destroy, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_toeplitz;
-const falt_solver falt_solver_cuda_toeplitz = {.name = "cuda-toeplitz", .device_kind = "cuda", .plan = plan_toeplitz};
+const falt_solver falt_solver_cuda_toeplitz = {
+    .name = "cuda-toeplitz", .device_kind = "cuda", .plan = falt_cuda_plan_make, .steps = &steps};

@@ -272,12 +272,12 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return add_calls(plan);
 }
 
-static falt_plan *plan_grouped(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {
-      sizeof(grouped_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {
+    sizeof(grouped_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_grouped;
-const falt_solver falt_solver_cuda_grouped = {
-    .name = "cuda-grouped", .device_kind = "cuda", .plan = plan_grouped, .fallbacks = falt_cuda_fallbacks};
+const falt_solver falt_solver_cuda_grouped = {.name = "cuda-grouped",
+                                              .device_kind = "cuda",
+                                              .plan = falt_cuda_plan_make,
+                                              .steps = &steps,
+                                              .fallbacks = falt_cuda_fallbacks};

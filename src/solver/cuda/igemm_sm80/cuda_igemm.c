@@ -388,11 +388,9 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {
-      sizeof(falt_igemm_plan), {falt_igemm_execute, print, destroy, falt_igemm_ready}, inapplicable, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {
+    sizeof(falt_igemm_plan), {falt_igemm_execute, print, destroy, falt_igemm_ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_igemm;
-const falt_solver falt_solver_cuda_igemm = {.name = "cuda-igemm", .device_kind = "cuda", .plan = plan_igemm};
+const falt_solver falt_solver_cuda_igemm = {
+    .name = "cuda-igemm", .device_kind = "cuda", .plan = falt_cuda_plan_make, .steps = &steps};

@@ -485,12 +485,12 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {
-      sizeof(igemm_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {
+    sizeof(igemm_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_igemm_sm90;
-const falt_solver falt_solver_cuda_igemm_sm90 = {
-    .name = "cuda-igemm-sm90", .device_kind = "cuda", .plan = plan_igemm, .fallbacks = falt_cuda_fallbacks};
+const falt_solver falt_solver_cuda_igemm_sm90 = {.name = "cuda-igemm-sm90",
+                                                 .device_kind = "cuda",
+                                                 .plan = falt_cuda_plan_make,
+                                                 .steps = &steps,
+                                                 .fallbacks = falt_cuda_fallbacks};

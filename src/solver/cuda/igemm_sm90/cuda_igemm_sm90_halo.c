@@ -339,12 +339,12 @@ static const char *fill(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_halo(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {
-      sizeof(halo_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, fill};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {
+    sizeof(halo_plan), {execute, print, falt_cuda_plan_destroy, ready}, inapplicable, fill};
 
 extern const falt_solver falt_solver_cuda_igemm_sm90_halo;
-const falt_solver falt_solver_cuda_igemm_sm90_halo = {
-    .name = "cuda-igemm-sm90-halo", .device_kind = "cuda", .plan = plan_halo, .fallbacks = falt_cuda_fallbacks};
+const falt_solver falt_solver_cuda_igemm_sm90_halo = {.name = "cuda-igemm-sm90-halo",
+                                                      .device_kind = "cuda",
+                                                      .plan = falt_cuda_plan_make,
+                                                      .steps = &steps,
+                                                      .fallbacks = falt_cuda_fallbacks};

@@ -349,11 +349,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static falt_plan *plan_winograd(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {sizeof(winograd_plan), {execute, print, destroy, ready}, refusal, choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {sizeof(winograd_plan), {execute, print, destroy, ready}, refusal, choose};
 
 extern const falt_solver falt_solver_cuda_winograd;
 const falt_solver falt_solver_cuda_winograd = {
-    .name = "cuda-winograd", .device_kind = "cuda", .mixes = true, .plan = plan_winograd};
+    .name = "cuda-winograd", .device_kind = "cuda", .mixes = true, .plan = falt_cuda_plan_make, .steps = &steps};
