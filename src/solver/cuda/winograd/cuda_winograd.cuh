@@ -138,3 +138,25 @@ __device__ inline Place place_of(const Args &a, i64 tile) {
 __device__ inline i64 source_of(const Args &a, const Place &p, int group, int channel) {
   return p.image * a.x_image + p.plane * a.x_plane + group * a.x_group + channel * a.x_channel;
 }
+
+// The SIZE x SIZE products of a tile, or of a pair of channels, transformed along both axes to N x N outputs or taps.
+template <int N, void transform(const float *, float *)>
+__device__ inline void load_transformed(const Args &a, const float *m, float y[N][N]) {
+  float t[SIZE][N];
+#pragma unroll
+  for (int i = 0; i < SIZE; i++) {
+    float s[SIZE];
+#pragma unroll
+    for (int j = 0; j < SIZE; j++) s[j] = m[(i * SIZE + j) * a.groups * a.m_matrix];
+    transform(s, t[i]);
+  }
+#pragma unroll
+  for (int j = 0; j < N; j++) {
+    float s[SIZE], line[N];
+#pragma unroll
+    for (int i = 0; i < SIZE; i++) s[i] = t[i][j];
+    transform(s, line);
+#pragma unroll
+    for (int i = 0; i < N; i++) y[i][j] = line[i];
+  }
+}

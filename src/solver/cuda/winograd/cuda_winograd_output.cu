@@ -26,27 +26,6 @@ __device__ inline float direct_sum(const Args &a, const float *x, const float *w
   return sum;
 }
 
-// Transforms the products of a tile and an output channel.
-__device__ inline void load_sums(const Args &a, const float *m, float y[OUTPUTS][OUTPUTS]) {
-  float t[SIZE][OUTPUTS];
-#pragma unroll
-  for (int i = 0; i < SIZE; i++) {
-    float s[SIZE];
-#pragma unroll
-    for (int j = 0; j < SIZE; j++) s[j] = m[(i * SIZE + j) * a.groups * a.m_matrix];
-    transform_output(s, t[i]);
-  }
-#pragma unroll
-  for (int j = 0; j < OUTPUTS; j++) {
-    float s[SIZE], line[OUTPUTS];
-#pragma unroll
-    for (int i = 0; i < SIZE; i++) s[i] = t[i][j];
-    transform_output(s, line);
-#pragma unroll
-    for (int i = 0; i < OUTPUTS; i++) y[i][j] = line[i];
-  }
-}
-
 __device__ inline bool all_finite(const float y[OUTPUTS][OUTPUTS]) {
   float zero = 0;
 #pragma unroll
@@ -63,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_output(const
   const i64 tile = TILES_FIRST ? spot.near : spot.far;
   const Place p = place_of(a, tile);
   float y[OUTPUTS][OUTPUTS];
-  load_sums(a, a.m + g * a.m_matrix + row * a.m_row + tile * a.m_column, y);
+  load_transformed<OUTPUTS, transform_output>(a, a.m + g * a.m_matrix + row * a.m_row + tile * a.m_column, y);
   const bool finite = all_finite(y);
   const float *x = a.x + source_of(a, p, g, 0), *w = a.w + g * a.w_group + row * a.w_row;
   const Linear<float> l = linear(a, (i64)g * a.rows + row);

@@ -24,26 +24,6 @@ __device__ inline float direct_sum(const Args &a, const float *x, const float *y
   return sum;
 }
 
-__device__ inline void load_taps(const Args &a, const float *m, float g[TAPS][TAPS]) {
-  float t[SIZE][TAPS];
-#pragma unroll
-  for (int i = 0; i < SIZE; i++) {
-    float s[SIZE];
-#pragma unroll
-    for (int j = 0; j < SIZE; j++) s[j] = m[(i * SIZE + j) * a.groups * a.m_matrix];
-    transform_products(s, t[i]);
-  }
-#pragma unroll
-  for (int j = 0; j < TAPS; j++) {
-    float s[SIZE], line[TAPS];
-#pragma unroll
-    for (int i = 0; i < SIZE; i++) s[i] = t[i][j];
-    transform_products(s, line);
-#pragma unroll
-    for (int i = 0; i < TAPS; i++) g[i][j] = line[i];
-  }
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_wgrad(const __grid_constant__ Args a) {
   await_stream();
   const int inner = ROWS_FIRST ? a.rows : a.channels, outer = ROWS_FIRST ? a.channels : a.rows;
@@ -51,7 +31,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_wgrad(const 
   if (spot.near >= inner || spot.far >= outer) return;
   const i64 row = ROWS_FIRST ? spot.near : spot.far, c = ROWS_FIRST ? spot.far : spot.near;
   float g[TAPS][TAPS], zero = 0;
-  load_taps(a, a.m + spot.group * a.m_matrix + row * a.m_row + c * a.m_column, g);
+  load_transformed<TAPS, transform_products>(a, a.m + spot.group * a.m_matrix + row * a.m_row + c * a.m_column, g);
 #pragma unroll
   for (int i = 0; i < TAPS * TAPS; i++) zero += 0 * g[i / TAPS][i % TAPS];
   float *w = a.w + spot.group * a.w_group + row * a.w_row + c * a.w_channel;
