@@ -3,6 +3,7 @@
 #include "core/memory.h"
 #include "cpu/activate.h"
 #include "cpu/vector.h"
+#include "solver/cpu/common/layer_blocks.h"
 #include "solver/cpu/fprop/layer_kernels.h"
 #include "solver/cpu/fprop/layer_transpose.h"
 
@@ -118,61 +119,16 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   static void block_##rows##_##vectors(const falt_layer_product *call) { \
     block(call, rows, vectors);                                          \
   }
-BLOCK(1, 1)
-BLOCK(2, 1)
-BLOCK(3, 1)
-BLOCK(4, 1)
-BLOCK(5, 1)
-BLOCK(6, 1)
-BLOCK(7, 1)
-BLOCK(8, 1)
-BLOCK(1, 2)
-BLOCK(2, 2)
-BLOCK(3, 2)
-BLOCK(4, 2)
-BLOCK(5, 2)
-BLOCK(6, 2)
-BLOCK(1, 3)
-BLOCK(2, 3)
-BLOCK(3, 3)
-BLOCK(4, 3)
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
-BLOCK(9, 1)
-BLOCK(10, 1)
-BLOCK(11, 1)
-BLOCK(12, 1)
-BLOCK(7, 2)
-BLOCK(8, 2)
-BLOCK(9, 2)
-BLOCK(10, 2)
-BLOCK(11, 2)
-BLOCK(12, 2)
-BLOCK(5, 3)
-BLOCK(6, 3)
-BLOCK(7, 3)
-BLOCK(8, 3)
-BLOCK(1, 4)
-BLOCK(2, 4)
-BLOCK(3, 4)
-BLOCK(4, 4)
-BLOCK(5, 4)
-BLOCK(6, 4)
+#define MORE_BLOCKS(X) X(9, 1) X(10, 1) X(11, 1) X(12, 1) X(9, 2) X(10, 2) X(11, 2) X(12, 2)
+#else
+#define MORE_BLOCKS(X)
 #endif
+FALT_LAYER_BLOCKS(BLOCK)
+MORE_BLOCKS(BLOCK)
 
 static void (*const blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS])(const falt_layer_product *call) = {
-#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
-    {block_1_1, block_2_1, block_3_1, block_4_1, block_5_1, block_6_1, block_7_1, block_8_1, block_9_1, block_10_1,
-     block_11_1, block_12_1},
-    {block_1_2, block_2_2, block_3_2, block_4_2, block_5_2, block_6_2, block_7_2, block_8_2, block_9_2, block_10_2,
-     block_11_2, block_12_2},
-    {block_1_3, block_2_3, block_3_3, block_4_3, block_5_3, block_6_3, block_7_3, block_8_3},
-    {block_1_4, block_2_4, block_3_4, block_4_4, block_5_4, block_6_4},
-#else
-    {block_1_1, block_2_1, block_3_1, block_4_1, block_5_1, block_6_1, block_7_1, block_8_1},
-    {block_1_2, block_2_2, block_3_2, block_4_2, block_5_2, block_6_2},
-    {block_1_3, block_2_3, block_3_3, block_4_3},
-#endif
-};
+    FALT_LAYER_BLOCKS(FALT_LAYER_BLOCK_AT) MORE_BLOCKS(FALT_LAYER_BLOCK_AT)};
 
 static void product(const falt_layer_product *call) {
   blocks[(call->n - 1) / VEC][call->rows - 1](call);

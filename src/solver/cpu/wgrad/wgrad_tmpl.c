@@ -1,6 +1,7 @@
 /* Outer-product kernels of one instruction set. wgrad_kernels.h describes them. Compiled once per level. */
 #define FALT_LANE_BITS 32
 #include "cpu/vector.h"
+#include "solver/cpu/common/layer_blocks.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
 
 /* As in layer_tmpl.c a block of rows x vectors of accumulators stays in registers over the depth, and one step loads
@@ -53,55 +54,15 @@ FALT_INLINE void block(const falt_outer *call, const int rows, const int vectors
 
 /* The sizes that the table of blocks needs, for the compiler to know. */
 #define BLOCK(rows, vectors)                                     \
-  static void outer_##rows##_##vectors(const falt_outer *call) { \
+  static void block_##rows##_##vectors(const falt_outer *call) { \
     block(call, rows, vectors);                                  \
   }
-BLOCK(1, 1)
-BLOCK(2, 1)
-BLOCK(3, 1)
-BLOCK(4, 1)
-BLOCK(5, 1)
-BLOCK(6, 1)
-BLOCK(7, 1)
-BLOCK(8, 1)
-BLOCK(1, 2)
-BLOCK(2, 2)
-BLOCK(3, 2)
-BLOCK(4, 2)
-BLOCK(5, 2)
-BLOCK(6, 2)
-BLOCK(1, 3)
-BLOCK(2, 3)
-BLOCK(3, 3)
-BLOCK(4, 3)
-#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
-BLOCK(7, 2)
-BLOCK(8, 2)
-BLOCK(5, 3)
-BLOCK(6, 3)
-BLOCK(7, 3)
-BLOCK(8, 3)
-BLOCK(1, 4)
-BLOCK(2, 4)
-BLOCK(3, 4)
-BLOCK(4, 4)
-BLOCK(5, 4)
-BLOCK(6, 4)
-#endif
+FALT_LAYER_BLOCKS(BLOCK)
 
 enum { MOST_ROWS = 8 };
 
 static void (*const blocks[FALT_LAYER_VECTORS][MOST_ROWS])(const falt_outer *call) = {
-    {outer_1_1, outer_2_1, outer_3_1, outer_4_1, outer_5_1, outer_6_1, outer_7_1, outer_8_1},
-#if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
-    {outer_1_2, outer_2_2, outer_3_2, outer_4_2, outer_5_2, outer_6_2, outer_7_2, outer_8_2},
-    {outer_1_3, outer_2_3, outer_3_3, outer_4_3, outer_5_3, outer_6_3, outer_7_3, outer_8_3},
-    {outer_1_4, outer_2_4, outer_3_4, outer_4_4, outer_5_4, outer_6_4},
-#else
-    {outer_1_2, outer_2_2, outer_3_2, outer_4_2, outer_5_2, outer_6_2},
-    {outer_1_3, outer_2_3, outer_3_3, outer_4_3},
-#endif
-};
+    FALT_LAYER_BLOCKS(FALT_LAYER_BLOCK_AT)};
 
 static void outer(const falt_outer *call) {
   blocks[call->vectors - 1][call->rows - 1](call);
