@@ -257,3 +257,28 @@ void falt_layer_store(const falt_layer *layer, const falt_operands *operands, co
     layer->kernels->finish_by_column(&finish);
   if (!near) spread(block, output);
 }
+
+void falt_layer_store_rows(const falt_layer *layer, const falt_operands *operands, const falt_layer_rows *r) {
+  const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
+  int64_t out[FALT_LAYER_ROWS], residual[FALT_LAYER_ROWS];
+  for (int64_t done = 0, count; done < r->count; done += count) {
+    const falt_layer_point at = falt_layer_point_at(layer, r->first + done);
+    count = falt_layer_together(layer, r->first + done, r->count - done);
+    for (int m = 0; m < r->rows; m++) {
+      out[m] = falt_tensor_at(y, at.n, r->group, r->channel + m, at.at[0], at.at[1], at.at[2]);
+      residual[m] = falt_tensor_at(z, at.n, r->group, r->channel + m, at.at[0], at.at[1], at.at[2]);
+    }
+    falt_layer_store(layer, operands,
+                     &(falt_layer_block){.sums = r->sums + done,
+                                         .pitch = r->pitch,
+                                         .n = count,
+                                         .rows = r->rows,
+                                         .by_row = true,
+                                         .out = out,
+                                         .residual = residual,
+                                         .out_step = y->stride[FALT_W],
+                                         .residual_step = z->stride[FALT_W],
+                                         .channel = r->group * layer->results + r->channel,
+                                         .factors = r->factors});
+  }
+}

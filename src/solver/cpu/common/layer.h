@@ -126,4 +126,15 @@ typedef struct falt_layer_block {
 
 void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block);
 
+/* Rows of sums, one for each output channel, of `count` positions from `first` on; at most FALT_LAYER_ROWS rows. */
+typedef struct falt_layer_rows {
+  float *sums;
+  int64_t pitch, first, count;
+  int64_t group, channel; /* of the first row, in its group */
+  int rows;
+  const float *factors;
+} falt_layer_rows;
+
+void falt_layer_store_rows(const falt_layer *layer, const falt_operands *operands, const falt_layer_rows *r);
+
 #endif

@@ -181,30 +181,15 @@ static void multiply(task *t, int64_t row, int rows, float *const *out) {
 
 /* Finished sums of `rows` output channels, to the output. */
 static void store_rows(const task *t, int64_t row, int rows, float *sums) {
-  const falt_layer *layer = t->layer;
-  const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
-  int64_t out[FALT_LAYER_ROWS], residual[FALT_LAYER_ROWS];
-  for (int64_t column = 0, count; column < t->positions; column += count) {
-    const falt_layer_point at = falt_layer_point_at(layer, t->first + column);
-    count = falt_layer_together(layer, t->first + column, t->positions - column);
-    for (int m = 0; m < rows; m++) {
-      const int64_t k = t->row + row + m;
-      out[m] = falt_tensor_at(y, at.n, t->group, k, at.at[0], at.at[1], at.at[2]);
-      residual[m] = falt_tensor_at(z, at.n, t->group, k, at.at[0], at.at[1], at.at[2]);
-    }
-    falt_layer_store(layer, t->run->operands,
-                     &(falt_layer_block){.sums = sums + column,
-                                         .pitch = t->pitch,
-                                         .n = count,
-                                         .rows = rows,
-                                         .by_row = true,
-                                         .out = out,
-                                         .residual = residual,
-                                         .out_step = y->stride[FALT_W],
-                                         .residual_step = z->stride[FALT_W],
-                                         .channel = t->group * layer->results + t->row + row,
-                                         .factors = t->run->factors});
-  }
+  falt_layer_store_rows(t->layer, t->run->operands,
+                        &(falt_layer_rows){.sums = sums,
+                                           .pitch = t->pitch,
+                                           .first = t->first,
+                                           .count = t->positions,
+                                           .group = t->group,
+                                           .channel = t->row + row,
+                                           .rows = rows,
+                                           .factors = t->run->factors});
 }
 
 /* Whether kernels may write sums directly to the output: without epilogue, and contiguous. */

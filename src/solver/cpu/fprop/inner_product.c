@@ -79,33 +79,6 @@ static void gather_task(void *context, int64_t index) {
   gather(run, &at, index / layer->positions, within, 3, &to);
 }
 
-/* Finished sums of `rows` output channels from k on, to the output. */
-static void store(const execution *run, int64_t g, int64_t k, int rows, float *sums) {
-  const falt_layer *layer = &run->plan->layer;
-  const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
-  int64_t out[FALT_INNER_ROWS], residual[FALT_INNER_ROWS];
-  for (int64_t first = 0, count; first < layer->positions; first += count) {
-    const falt_layer_point at = falt_layer_point_at(layer, first);
-    count = falt_layer_together(layer, first, layer->positions - first);
-    for (int m = 0; m < rows; m++) {
-      out[m] = falt_tensor_at(y, at.n, g, k + m, at.at[0], at.at[1], at.at[2]);
-      residual[m] = falt_tensor_at(z, at.n, g, k + m, at.at[0], at.at[1], at.at[2]);
-    }
-    falt_layer_store(layer, &run->operands,
-                     &(falt_layer_block){.sums = sums + first,
-                                         .pitch = MOST_OUTPUTS,
-                                         .n = count,
-                                         .rows = rows,
-                                         .by_row = true,
-                                         .out = out,
-                                         .residual = residual,
-                                         .out_step = y->stride[FALT_W],
-                                         .residual_step = z->stride[FALT_W],
-                                         .channel = g * layer->results + k,
-                                         .factors = run->factors});
-  }
-}
-
 static void run_rows(const execution *run, int64_t g, int64_t k, int rows) {
   const inner_plan *plan = run->plan;
   const falt_layer *layer = &plan->layer;
@@ -121,7 +94,14 @@ static void run_rows(const execution *run, int64_t g, int64_t k, int rows) {
   for (int m = 0; m < rows; m++)
     call.rows[m] = (const char *)run->operands.filter + falt_tensor_at(w, k + m, g, 0, 0, 0, 0) * size;
   plan->dots(&call);
-  store(run, g, k, rows, sums);
+  falt_layer_store_rows(layer, &run->operands,
+                        &(falt_layer_rows){.sums = sums,
+                                           .pitch = MOST_OUTPUTS,
+                                           .count = layer->positions,
+                                           .group = g,
+                                           .channel = k,
+                                           .rows = rows,
+                                           .factors = run->factors});
 }
 
 static void run_task(void *context, int64_t index) {
