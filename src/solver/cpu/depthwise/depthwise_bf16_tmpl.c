@@ -4,13 +4,6 @@
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 
 #define KIND FALT_TILES_BF16
+#define TABLE falt_depthwise_bf16_kernels_
+#define SPEED (HAS_BF16 ? 2 : FALT_VECTOR_BYTES == 64 ? 1 : 0.8)
 #include "solver/cpu/depthwise/depthwise_sums.h"
-
-extern const falt_depthwise_kernels JOIN(falt_depthwise_bf16_kernels_, FALT_ISA_SUFFIX);
-const falt_depthwise_kernels JOIN(falt_depthwise_bf16_kernels_, FALT_ISA_SUFFIX) = {.width = VEC,
-                                                                                    .tile = TILE,
-                                                                                    .speed = HAS_BF16 ? 2
-                                                                                             : FALT_VECTOR_BYTES == 64
-                                                                                                 ? 1
-                                                                                                 : 0.8,
-                                                                                    .sums = sums};

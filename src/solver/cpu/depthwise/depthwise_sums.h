@@ -382,4 +382,10 @@ static void sums(const falt_depthwise_call *call) {
   if (call->stream) vec_stream_end();
 }
 
+/* The table of a narrow type; the kernels of floats have more. */
+#ifdef TABLE
+extern const falt_depthwise_kernels JOIN(TABLE, FALT_ISA_SUFFIX);
+const falt_depthwise_kernels JOIN(TABLE, FALT_ISA_SUFFIX) = {.width = VEC, .tile = TILE, .speed = SPEED, .sums = sums};
+#endif
+
 #endif

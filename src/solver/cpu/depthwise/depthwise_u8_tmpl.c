@@ -4,13 +4,6 @@
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 
 #define KIND FALT_TILES_U8
+#define TABLE falt_depthwise_u8_kernels_
+#define SPEED (HAS_BYTES ? 4 : FALT_VECTOR_BYTES == 64 ? 1.3 : 0.9)
 #include "solver/cpu/depthwise/depthwise_sums.h"
-
-extern const falt_depthwise_kernels JOIN(falt_depthwise_u8_kernels_, FALT_ISA_SUFFIX);
-const falt_depthwise_kernels JOIN(falt_depthwise_u8_kernels_, FALT_ISA_SUFFIX) = {.width = VEC,
-                                                                                  .tile = TILE,
-                                                                                  .speed = HAS_BYTES ? 4
-                                                                                           : FALT_VECTOR_BYTES == 64
-                                                                                               ? 1.3
-                                                                                               : 0.9,
-                                                                                  .sums = sums};

@@ -144,42 +144,19 @@ FALT_INLINE void blocked_few(const block *b, int r, bool three, int most, int wi
   if (width == 4 && most > 4) blocked_block(b, r, three, 4, part);
 }
 
-static void blocked_2_whole(const block *b) {
-  blocked_block(b, 2, false, BLOCKED_2, 0);
-}
-static void blocked_2_few(const block *b, int width, int part) {
-  blocked_few(b, 2, false, BLOCKED_2, width, part);
-}
-static void blocked_3_whole(const block *b) {
-  blocked_block(b, 3, false, BLOCKED_3, 0);
-}
-static void blocked_3_few(const block *b, int width, int part) {
-  blocked_few(b, 3, false, BLOCKED_3, width, part);
-}
-static void blocked_4_whole(const block *b) {
-  blocked_block(b, 4, false, BLOCKED_4, 0);
-}
-static void blocked_4_few(const block *b, int width, int part) {
-  blocked_few(b, 4, false, BLOCKED_4, width, part);
-}
-static void blocked_5_whole(const block *b) {
-  blocked_block(b, 5, false, BLOCKED_5, 0);
-}
-static void blocked_5_few(const block *b, int width, int part) {
-  blocked_few(b, 5, false, BLOCKED_5, width, part);
-}
-static void blocked_6_whole(const block *b) {
-  blocked_block(b, 6, false, BLOCKED_6, 0);
-}
-static void blocked_6_few(const block *b, int width, int part) {
-  blocked_few(b, 6, false, BLOCKED_6, width, part);
-}
-static void blocked_7_whole(const block *b) {
-  blocked_block(b, 7, false, BLOCKED_7, 0);
-}
-static void blocked_7_few(const block *b, int width, int part) {
-  blocked_few(b, 7, false, BLOCKED_7, width, part);
-}
+#define HEIGHT(r)                                                      \
+  static void blocked_##r##_whole(const block *b) {                    \
+    blocked_block(b, r, false, BLOCKED_##r, 0);                        \
+  }                                                                    \
+  static void blocked_##r##_few(const block *b, int width, int part) { \
+    blocked_few(b, r, false, BLOCKED_##r, width, part);                \
+  }
+HEIGHT(2)
+HEIGHT(3)
+HEIGHT(4)
+HEIGHT(5)
+HEIGHT(6)
+HEIGHT(7)
 
 static void blocked_three_3_whole(const block *b) {
   blocked_block(b, 3, true, BLOCKED_3, 0);

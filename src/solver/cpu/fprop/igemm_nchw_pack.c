@@ -52,48 +52,34 @@ static void transpose_rows(const falt_igemm_nchw_plan *plan, const block *b) {
                                                .count = b->rows});
 }
 
-/* Rows of taps of one channel, row by row of the block: output channels are nearer than channels. */
-static void copy_taps_of_channels(const falt_igemm_nchw_plan *plan, const block *b) {
-  const falt_layer *layer = &plan->layer;
-  const falt_tensor *w = &layer->p.filter;
-  falt_layer_copy copy = {.step = w->stride[FALT_W],
-                          .from_pitch = w->stride[FALT_K],
-                          .to_pitch = b->pitch,
-                          .n = w->size[FALT_W],
-                          .count = b->rows};
-  for (int64_t c = 0; c < b->channels; c++)
-    for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
-      copy.from = b->from + c * w->stride[FALT_C] + falt_layer_tap_at(&layer->p.filter, tap);
-      copy.to = b->to + c * layer->taps + tap;
-      layer->kernels->copy(&copy);
-    }
-}
-
-/* Rows of taps of one row of the block, channel by channel. */
-static void copy_taps_of_rows(const falt_igemm_nchw_plan *plan, const block *b) {
-  const falt_layer *layer = &plan->layer;
-  const falt_tensor *w = &layer->p.filter;
-  falt_layer_copy copy = {.step = w->stride[FALT_W],
-                          .from_pitch = w->stride[FALT_C],
-                          .to_pitch = layer->taps,
-                          .n = w->size[FALT_W],
-                          .count = b->channels};
-  for (int64_t k = 0; k < b->rows; k++)
-    for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
-      copy.from = b->from + k * w->stride[FALT_K] + falt_layer_tap_at(&layer->p.filter, tap);
-      copy.to = b->to + k * b->pitch + tap;
-      layer->kernels->copy(&copy);
-    }
-}
-
 static int64_t magnitude(int64_t stride) {
   return stride < 0 ? -stride : stride;
+}
+
+/* Rows of taps: row by row of the block for each channel where output channels are nearer than channels, else channel
+ * by channel for each row. */
+static void copy_taps(const falt_igemm_nchw_plan *plan, const block *b) {
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &layer->p.filter;
+  const bool by_channel = magnitude(w->stride[FALT_K]) < magnitude(w->stride[FALT_C]);
+  const int64_t from[2] = {w->stride[FALT_K], w->stride[FALT_C]}, to[2] = {b->pitch, layer->taps};
+  const int64_t count[2] = {b->rows, b->channels};
+  falt_layer_copy copy = {.step = w->stride[FALT_W],
+                          .from_pitch = from[!by_channel],
+                          .to_pitch = to[!by_channel],
+                          .n = w->size[FALT_W],
+                          .count = count[!by_channel]};
+  for (int64_t i = 0; i < count[by_channel]; i++)
+    for (int64_t tap = 0; tap < layer->taps; tap += copy.n) {
+      copy.from = b->from + i * from[by_channel] + falt_layer_tap_at(w, tap);
+      copy.to = b->to + i * to[by_channel] + tap;
+      layer->kernels->copy(&copy);
+    }
 }
 
 void falt_igemm_nchw_pack_part(const falt_igemm_nchw_plan *plan, const float *filter, const falt_igemm_nchw_part *part,
                                float *to, int64_t pitch) {
   const falt_layer *layer = &plan->layer;
-  const falt_tensor *w = &layer->p.filter;
   const block b = {.from = falt_igemm_nchw_source(plan, filter, part),
                    .to = to,
                    .pitch = pitch,
@@ -103,10 +89,8 @@ void falt_igemm_nchw_pack_part(const falt_igemm_nchw_plan *plan, const float *fi
     transpose_rows(plan, &b);
   else if (has_runs(plan))
     copy_runs(plan, &b);
-  else if (magnitude(w->stride[FALT_K]) < magnitude(w->stride[FALT_C]))
-    copy_taps_of_channels(plan, &b);
   else
-    copy_taps_of_rows(plan, &b);
+    copy_taps(plan, &b);
 }
 
 const float *falt_igemm_nchw_source(const falt_igemm_nchw_plan *plan, const float *filter,

@@ -137,29 +137,11 @@ FALT_INLINE void tiles_of(const one_panel *one, const falt_tiles_kind kind, cons
     tiles(one, kind, turned, false, false);
 }
 
-static void product_u8(const one_panel *one) {
+FALT_INLINE void narrow_product(const one_panel *one, const falt_tiles_kind kind) {
   if (one->call->turned)
-    tiles_of(one, FALT_TILES_U8, true);
+    tiles_of(one, kind, true);
   else
-    tiles_of(one, FALT_TILES_U8, false);
-}
-static void product_s8_u8(const one_panel *one) {
-  if (one->call->turned)
-    tiles_of(one, FALT_TILES_S8_U8, true);
-  else
-    tiles_of(one, FALT_TILES_S8_U8, false);
-}
-static void product_s8(const one_panel *one) {
-  if (one->call->turned)
-    tiles_of(one, FALT_TILES_S8, true);
-  else
-    tiles_of(one, FALT_TILES_S8, false);
-}
-static void product_bf16(const one_panel *one) {
-  if (one->call->turned)
-    tiles_of(one, FALT_TILES_BF16, true);
-  else
-    tiles_of(one, FALT_TILES_BF16, false);
+    tiles_of(one, kind, false);
 }
 
 /* Prefetches the outputs of the next call in the columns of panel i: tiles are stored row by row, each when its line
@@ -183,20 +165,24 @@ static void close_tiles(void) {}
 FALT_INLINE void fetch_ahead(const one_panel *one, int64_t i) {
   (void)one, (void)i;
 }
-static void product_u8(const one_panel *one) {
-  product_of(one, FALT_TILES_U8);
-}
-static void product_s8_u8(const one_panel *one) {
-  product_of(one, FALT_TILES_S8_U8);
-}
-static void product_s8(const one_panel *one) {
-  product_of(one, FALT_TILES_S8);
-}
-static void product_bf16(const one_panel *one) {
-  product_of(one, FALT_TILES_BF16);
+FALT_INLINE void narrow_product(const one_panel *one, const falt_tiles_kind kind) {
+  product_of(one, kind);
 }
 
 #endif
+
+static void product_u8(const one_panel *one) {
+  narrow_product(one, FALT_TILES_U8);
+}
+static void product_s8_u8(const one_panel *one) {
+  narrow_product(one, FALT_TILES_S8_U8);
+}
+static void product_s8(const one_panel *one) {
+  narrow_product(one, FALT_TILES_S8);
+}
+static void product_bf16(const one_panel *one) {
+  narrow_product(one, FALT_TILES_BF16);
+}
 
 /* The row pitch of the output if sums are outputs without epilogue and rows of whole tiles are equally spaced; else 0.
  */
