@@ -119,6 +119,9 @@ typedef struct falt_link {
 /* All links of a phase, one by one: the main one first, then those of the folded outside. */
 bool falt_link_first(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link);
 bool falt_link_next(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link);
+/* The same of all axes: every combination of their links, the last axis first. */
+bool falt_links_first(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]);
+bool falt_links_next(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]);
 bool falt_link_is_main(const falt_link *link);
 
 /* Source position, or -1 outside. */

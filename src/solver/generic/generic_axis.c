@@ -131,6 +131,20 @@ bool falt_link_next(const falt_generic_plan *plan, int axis, falt_phase phase, f
   return false;
 }
 
+bool falt_links_first(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]) {
+  for (int axis = 0; axis < 3; axis++)
+    if (!falt_link_first(plan, axis, phase[axis], &link[axis])) return false;
+  return true;
+}
+
+bool falt_links_next(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]) {
+  int axis = 2;
+  while (axis >= 0 && !falt_link_next(plan, axis, phase[axis], &link[axis])) axis--;
+  if (axis < 0) return false;
+  for (axis++; axis < 3; axis++) falt_link_first(plan, axis, phase[axis], &link[axis]);
+  return true;
+}
+
 bool falt_link_is_main(const falt_link *link) {
   return link->at == INT64_MIN;
 }

@@ -241,12 +241,8 @@ static void compute(tile *t) {
     falt_generic_fill(plan, t->sums, -INFINITY, (int64_t)sums);
   else
     memset(t->sums, 0, sums * plan->lane->sum);
-  for (bool d = falt_link_first(plan, 0, t->phase[0], &link[0]); d; d = falt_link_next(plan, 0, t->phase[0], &link[0]))
-    for (bool h = falt_link_first(plan, 1, t->phase[1], &link[1]); h;
-         h = falt_link_next(plan, 1, t->phase[1], &link[1]))
-      for (bool w = falt_link_first(plan, 2, t->phase[2], &link[2]); w;
-           w = falt_link_next(plan, 2, t->phase[2], &link[2]))
-        apply_links(t, link);
+  for (bool any = falt_links_first(plan, t->phase, link); any; any = falt_links_next(plan, t->phase, link))
+    apply_links(t, link);
   store(t);
 }
 
