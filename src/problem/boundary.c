@@ -71,8 +71,7 @@ int falt_axis_named(const char *text, size_t length) {
 }
 
 falt_status falt_read_axes(const falt_word *word, falt_line *line, const char *text, size_t length, unsigned *axes,
-                           falt_status (*read)(const falt_word *word, falt_line *line, int axis, const char *text,
-                                               size_t length)) {
+                           falt_axis_reader *read) {
   const char *rest = text, *piece;
   size_t left = length, size;
   while (falt_next_piece(&rest, &left, ',', &piece, &size)) {

@@ -51,6 +51,22 @@ static void write_size(const falt_word *word, const falt_line *line, falt_text *
 
 /* ---- lists: 2, 1x2x3 or y=2,x=3 */
 
+/* Pieces for up to three axes, in their order or by the axes' names. What a piece is, read_axis says. */
+static falt_status read_pieces(const falt_word *word, falt_line *line, const char *text, size_t length, int *count,
+                               unsigned *axes, falt_axis_reader *read_axis, const char *most) {
+  const char *rest = text, *piece;
+  size_t left = length, size;
+  if (falt_axis_named(text, length) >= 0) {
+    *count = 3;
+    return falt_read_axes(word, line, text, length, axes, read_axis);
+  }
+  while (falt_next_piece(&rest, &left, 'x', &piece, &size)) {
+    if (*count == 3) return falt_word_bad(FALT_INVALID_TEXT, word, text, length, most);
+    FALT_TRY(read_axis(word, line, (*count)++, piece, size));
+  }
+  return FALT_OK;
+}
+
 static falt_status read_list_axis(const falt_word *word, falt_line *line, int axis, const char *text, size_t length) {
   falt_list *list = field(word, line);
   return read_int(word, text, length, &list->value[axis]);
@@ -58,18 +74,8 @@ static falt_status read_list_axis(const falt_word *word, falt_line *line, int ax
 
 static falt_status read_list(const falt_word *word, falt_line *line, const char *text, size_t length) {
   falt_list *list = field(word, line);
-  const char *rest = text, *piece;
-  size_t left = length, size;
-  if (falt_axis_named(text, length) >= 0) {
-    list->count = 3;
-    return falt_read_axes(word, line, text, length, &list->axes, read_list_axis);
-  }
-  while (falt_next_piece(&rest, &left, 'x', &piece, &size)) {
-    if (list->count == 3)
-      return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "at most three numbers, one for each axis");
-    FALT_TRY(read_int(word, piece, size, &list->value[list->count++]));
-  }
-  return FALT_OK;
+  return read_pieces(word, line, text, length, &list->count, &list->axes, read_list_axis,
+                     "at most three numbers, one for each axis");
 }
 
 static falt_status read_positive_list(const falt_word *word, falt_line *line, const char *text, size_t length) {
@@ -125,18 +131,8 @@ static falt_status read_pad_axis(const falt_word *word, falt_line *line, int axi
 /* 1, 1x2, 1:0x1:0 or y=1,x=1:0. */
 static falt_status read_pads(const falt_word *word, falt_line *line, const char *text, size_t length) {
   falt_pads *pads = field(word, line);
-  const char *rest = text, *piece;
-  size_t left = length, size;
-  if (falt_axis_named(text, length) >= 0) {
-    pads->count = 3;
-    return falt_read_axes(word, line, text, length, &pads->axes, read_pad_axis);
-  }
-  while (falt_next_piece(&rest, &left, 'x', &piece, &size)) {
-    if (pads->count == 3)
-      return falt_word_bad(FALT_INVALID_TEXT, word, text, length, "at most three pads, one for each axis");
-    FALT_TRY(read_pad(word, piece, size, pads->value[pads->count++]));
-  }
-  return FALT_OK;
+  return read_pieces(word, line, text, length, &pads->count, &pads->axes, read_pad_axis,
+                     "at most three pads, one for each axis");
 }
 
 static void write_pads(const falt_word *word, const falt_line *line, falt_text *text) {

@@ -17,10 +17,11 @@ falt_status falt_word_number(const falt_word *word, const char *text, size_t len
 bool falt_next_piece(const char **text, size_t *length, char mark, const char **piece, size_t *piece_length);
 /* Axis of "y=..." or "h=...", or -1. */
 int falt_axis_named(const char *text, size_t length);
+/* Reads the piece of one axis. */
+typedef falt_status falt_axis_reader(const falt_word *word, falt_line *line, int axis, const char *text, size_t length);
 /* Reads AXIS=PIECE,AXIS=PIECE and calls read for each piece; *axes gets their bits. */
 falt_status falt_read_axes(const falt_word *word, falt_line *line, const char *text, size_t length, unsigned *axes,
-                           falt_status (*read)(const falt_word *word, falt_line *line, int axis, const char *text,
-                                               size_t length));
+                           falt_axis_reader *read);
 /* " name=". */
 void falt_word_begin(const falt_word *word, falt_text *text);
 
