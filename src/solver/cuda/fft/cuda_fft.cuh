@@ -135,9 +135,9 @@ __device__ inline void exchange(Complex v[SLOTS], Complex *shared) {
 }
 
 // The number of the twiddle of this thread's points.
-template <int BASE, int AXIS>
+template <int BASE, int START>
 __device__ inline int turn_of() {
-  return (threadIdx.x & ((1 << BASE) - 1)) >> AXIS;
+  return (threadIdx.x & ((1 << BASE) - 1)) >> START;
 }
 
 // From the bit below TOP down. The thread's points are left in the window from bit 0 on.

@@ -10,9 +10,13 @@
 #include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
+/* Points of a thread; threads of a block that sums products. */
+enum { FALT_FFT_SLOTS = 16, FALT_FFT_PRODUCT_THREADS = 256 };
+
 /* A filter as the kernel sees it. Axes are in the order depth, height, width. */
 typedef struct falt_cuda_fft_problem {
-  int64_t out[3], taps[3], stride[3], dilation[3];
+  int64_t in[3], out[3], taps[3], stride[3], dilation[3], pad[3];
+  bool zeros[3];            /* beyond both ends */
   int64_t filters, images;  /* images of each filter */
   int real_bytes;           /* of a sum */
   int x_bytes, y_bytes;     /* of an element in, out */
@@ -26,6 +30,10 @@ typedef struct falt_cuda_fft_tile {
   int log[3]; /* of the points */
   int64_t part_taps[3], parts[3], block[3], tiles[3];
   int64_t all_parts, boxes, pairs; /* tiles and pairs of tiles of a filter */
+  int axis;                        /* spectra of tiles along it are kept; -1: none are */
+  int64_t segments, steps, inputs; /* of the axis; tiles of a segment; tiles of the input that they read */
+  int64_t strands, shift;          /* strands: pairs of segments of a launch; shift: see cuda_fft_args.h */
+  int group;                       /* tiles whose products a thread sums */
   int threads, blocks;             /* blocks: on a multiprocessor */
   int64_t shared_bytes;
   double spectra_bytes; /* of all filters */
@@ -36,10 +44,54 @@ typedef struct falt_cuda_fft_tile {
 /* Bytes of the workspace: a filter that is not known leaves its spectra there. */
 double falt_cuda_fft_workspace(const falt_cuda_fft_problem *problem, const falt_cuda_fft_tile *tile);
 
+/* Bytes of the spectra that a launch keeps. */
+double falt_cuda_fft_kept(const falt_cuda_fft_problem *problem, const falt_cuda_fft_tile *tile);
+
 /* Offers every tile to the search. */
 void falt_cuda_fft_each(const falt_cuda_fft_problem *problem, const falt_machine *machine, falt_tile_search *search);
 /* The best; false with the reason of the least bad one if none is legal. */
 bool falt_cuda_fft_choose(const falt_cuda_fft_problem *problem, const falt_machine *machine, falt_cuda_fft_tile *best);
+
+/* The same for filters cut into parts along one axis whose tiles' spectra are kept. */
+void falt_cuda_fft_each_partitioned(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                                    falt_tile_search *search);
+bool falt_cuda_fft_choose_partitioned(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                                      falt_cuda_fft_tile *best);
+
+/* ---- shared by both searches */
+
+typedef struct falt_cuda_fft_axis {
+  int64_t out, taps, stride, dilation, reach; /* reach: positions that all outputs read */
+} falt_cuda_fft_axis;
+
+/* Of the estimates: the fraction of the issue rate that a block reaches between its barriers; instructions of a point
+ * beside those of the passes; seconds of a launch. */
+typedef struct falt_cuda_fft_rates {
+  double issue_share, load, store, far, launch;
+} falt_cuda_fft_rates;
+extern const falt_cuda_fft_rates falt_cuda_fft_rates_of_points;
+
+/* Calls `visit` with the logarithms of each tile's lengths. */
+typedef void falt_cuda_fft_visit(void *context, const falt_cuda_fft_axis axes[3], const int log[3]);
+void falt_cuda_fft_each_log(const falt_cuda_fft_problem *problem, falt_cuda_fft_visit *visit, void *context);
+/* Parts and tiles along an axis; `way` 0 leaves the filter whole if it fits. False: there is no such way. */
+bool falt_cuda_fft_set_axis(const falt_cuda_fft_axis *axis, falt_cuda_fft_tile *tile, int i, int log, int way);
+/* Threads, blocks, shared memory, and the bytes of spectra. */
+void falt_cuda_fft_set_block(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                             falt_cuda_fft_tile *tile);
+/* Why a tile is illegal, or NULL. */
+const char *falt_cuda_fft_reason(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                                 const falt_cuda_fft_tile *tile);
+
+double falt_cuda_fft_points_of(const falt_cuda_fft_tile *tile);
+/* How many bytes a row of a tile moves for each that it has. */
+double falt_cuda_fft_sectors(double columns, int bytes, int64_t step);
+/* Instructions of a transform a point, in f32; how many times as long they take in the problem's type. */
+double falt_cuda_fft_transform_steps(const falt_cuda_fft_tile *tile);
+double falt_cuda_fft_wide(const falt_cuda_fft_problem *problem, const falt_machine *machine);
+/* Seconds for filters that come with the execution. */
+double falt_cuda_fft_filters_of(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                                const falt_cuda_fft_tile *tile);
 
 /* The twiddles of a tile as cuda_fft.cuh reads them, real and imaginary parts; their number, if `to` is NULL. */
 size_t falt_cuda_fft_twiddles(const int log[3], double *to);

@@ -29,7 +29,9 @@ static falt_cuda_fft_problem filter(const int64_t out[3], const int64_t taps[3])
                              .most_bytes = -1,
                              .cache_bytes_per_s = 1.6 * h200.bytes_per_s};
   for (int i = 0; i < 3; i++) {
-    p.out[i] = out[i];
+    p.in[i] = p.out[i] = out[i];
+    p.pad[i] = taps[i] / 2;
+    p.zeros[i] = true;
     p.taps[i] = taps[i];
     p.stride[i] = p.dilation[i] = 1;
   }
@@ -150,16 +152,18 @@ static void test_twiddles(UNUSED void **state) {
 typedef struct shape {
   int log[3];
   falt_type type;
-  int parts, strided, epilogue, blocks;
+  int parts, strided, epilogue, blocks, axis, group;
 } shape;
 
 static falt_cuda_kernel kernel_of(const shape *s) {
-  falt_cuda_kernel k = {.source = "cuda_fft.cu", .entry = "falt_fft"};
+  falt_cuda_kernel k = {.source = s->axis < 0 ? "cuda_fft.cu" : "cuda_fft_partitioned.cu",
+                        .entry = s->axis < 0 ? "falt_fft" : "falt_fft_keep"};
   const bool whole = falt_type_is_integer(s->type), wide = whole || s->type == FALT_F64;
   const falt_cuda_named_define defines[] = {{"LOG_Z", s->log[0]},      {"LOG_Y", s->log[1]},    {"LOG_X", s->log[2]},
                                             {"TYPE_X", s->type},       {"TYPE_Y", s->type},     {"TYPE_W", s->type},
                                             {"PARTS", s->parts},       {"STRIDED", s->strided}, {"WHOLE", whole},
-                                            {"EPILOGUE", s->epilogue}, {"BLOCKS", s->blocks}};
+                                            {"EPILOGUE", s->epilogue}, {"BLOCKS", s->blocks},   {"AXIS", s->axis},
+                                            {"GROUP", s->group}};
   falt_cuda_defines(&k, defines, sizeof defines / sizeof *defines);
   falt_cuda_define(&k, "SUM=%s", wide ? "double" : "float");
   return k;
@@ -176,9 +180,13 @@ static shape fitted(shape s, const char *name) {
 /* The sums over the parts of a filter are in local memory: 16 complex numbers. */
 static void test_kernels(UNUSED void **state) {
   static const shape shapes[] = {
-      {{0, 7, 7}, FALT_F32, 0, 0, 0, 1},  {{0, 0, 14}, FALT_F32, 1, 0, 1, 1}, {{0, 0, 14}, FALT_F16, 0, 0, 0, 1},
-      {{0, 7, 7}, FALT_F32, 1, 1, 2, 1},  {{4, 5, 5}, FALT_F32, 1, 0, 0, 1},  {{0, 0, 11}, FALT_BF16, 0, 1, 2, 8},
-      {{0, 0, 13}, FALT_F64, 1, 1, 2, 1}, {{0, 6, 6}, FALT_U8, 0, 0, 0, 2},   {{0, 4, 5}, FALT_F32, 0, 0, 2, 32},
+      {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, -1, 0},  {{0, 0, 14}, FALT_F32, 1, 0, 1, 1, -1, 0},
+      {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, -1, 0}, {{0, 7, 7}, FALT_F32, 1, 1, 2, 1, -1, 0},
+      {{4, 5, 5}, FALT_F32, 1, 0, 0, 1, -1, 0},  {{0, 0, 11}, FALT_BF16, 0, 1, 2, 8, -1, 0},
+      {{0, 0, 13}, FALT_F64, 1, 1, 2, 1, -1, 0}, {{0, 6, 6}, FALT_U8, 0, 0, 0, 2, -1, 0},
+      {{0, 4, 5}, FALT_F32, 0, 0, 2, 32, -1, 0}, {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, 2, 16},
+      {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, 0, 16},  {{0, 7, 7}, FALT_F32, 0, 1, 2, 1, 1, 8},
+      {{0, 0, 13}, FALT_F64, 0, 0, 1, 1, 2, 16}, {{0, 0, 12}, FALT_BF16, 0, 0, 0, 4, 2, 4},
   };
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)

@@ -1,0 +1,154 @@
+// Filters in parts along one axis, with the spectra of tiles kept in memory (uniformly partitioned overlap-save). A
+// tile of the input is transformed once, and each sum of products takes the spectra of neighbouring tiles, one a part:
+// a direct convolution along AXIS at each frequency. Three kernels: transforms of the input, products, transforms back.
+// Compile-time parameters: those of cuda_fft.cu, and
+//   GROUP   tiles whose products a thread sums
+
+#include "cuda_fft_tile.cuh"
+
+// A pair of lines of tiles along AXIS.
+struct Strand {
+  i64 filter, pair;
+};
+
+__device__ inline Strand strand_of(const Args &a, unsigned number) {
+  const i64 all = (i64)a.first_strand + number, pairs = a.pairs / a.steps;
+  return {all / pairs, all % pairs};
+}
+
+// The inputs of a strand that are not zeros beyond the ends.
+struct Live {
+  int begin, end;
+};
+
+__device__ inline void add_live(const Args &a, const Tile &b, Live &live) {
+  const i64 step = a.block[AXIS] * a.stride[AXIS], from = b.first[AXIS] * a.stride[AXIS] - a.pad[AXIS] - a.shift[AXIS];
+  const i64 before = -(from + length_of(AXIS)), rest = a.in[AXIS] - from;
+  i64 begin = 0, end = a.inputs;
+  if (a.fill == 0 && a.boundary[AXIS][0] == CONSTANT && before >= 0) begin = before / step + 1;
+  if (a.fill == 0 && a.boundary[AXIS][1] == CONSTANT) end = rest > 0 ? (rest + step - 1) / step : 0;
+  if (begin < live.begin) live.begin = (int)begin;
+  if (end > live.end) live.end = (int)(end < a.inputs ? end : a.inputs);
+}
+
+__device__ inline Live live_of(const Args &a, const Strand &s) {
+  Live live = {(int)a.inputs, 0};
+#pragma unroll 1
+  for (int i = 0; i < 2; i++) {
+    Tile b;
+    set_tile(a, b, s.filter, 2 * s.pair + i, 0);
+    if (b.exists) add_live(a, b, live);
+  }
+  return live;
+}
+
+__device__ inline Complex *spectrum_at(void *all, i64 number) {
+  return (Complex *)all + number * POINTS;
+}
+
+// The spectrum of a pair of tiles of the input. Notes whether it is not transformed.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_keep(const __grid_constant__ Args a) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ Block b;
+  __shared__ Live live;
+  Complex *shared = (Complex *)memory;
+  const int input = blockIdx.x % a.inputs;
+  if (threadIdx.x == 0) {
+    const Strand s = strand_of(a, blockIdx.x / a.inputs);
+    set_block(a, b, s.filter, s.pair, input);
+    live = live_of(a, s);
+    for (int i = 0; i < 2; i++) set_part(a, b.tile[i], 0);
+  }
+  __syncthreads();
+  const bool dead = input < live.begin || input >= live.end;
+  Complex v[SLOTS];
+  if (!dead) load_pair(a, b.tile, v, shared);
+  const bool bad = !dead && !may_transform(v, b.limit);
+  if (threadIdx.x == 0) a.bad[blockIdx.x] = bad;
+  if (dead || bad) return;
+  forward<LOG>(v, shared, (const Complex *)a.twiddles);
+  Complex *to = spectrum_at(a.kept, blockIdx.x) + threadIdx.x;
+#pragma unroll
+  for (int p = 0; p < SLOTS; p++) to[p * THREADS] = v[p];
+}
+
+// ---- products
+
+constexpr int PRODUCT_THREADS = 256;
+
+__device__ inline void add_product(Complex &sum, Complex a, Complex b) {
+  sum.re = fma(a.re, b.re, fma(-a.im, b.im, sum.re));
+  sum.im = fma(a.re, b.im, fma(a.im, b.re, sum.im));
+}
+
+// The spectra of GROUP neighbouring tiles are in registers: that of input i is in slot i % GROUP.
+__device__ inline Complex input_at(const Complex *kept, const Live &live, int input) {
+  return input >= live.begin && input < live.end ? kept[(i64)input * POINTS] : Complex{0, 0};
+}
+
+// Sums of products of GROUP tiles from the first, at one frequency.
+__device__ inline void sum_products(const Complex *kept, const Complex *taps, int parts, const Live &live, int first,
+                                    Complex sum[GROUP]) {
+  Complex window[GROUP];
+  const int begin = max(0, live.begin - first - (GROUP - 1)), end = min(parts, live.end - first);
+#pragma unroll
+  for (int g = 0; g < GROUP; g++) sum[g] = {0, 0};
+#pragma unroll
+  for (int g = 0; g + 1 < GROUP; g++) window[g] = input_at(kept, live, first + begin + g);
+#pragma unroll 1
+  for (int part = begin; part < end; part += GROUP)
+#pragma unroll
+    for (int q = 0; q < GROUP; q++) {
+      if (part + q >= end) break;
+      window[(q + GROUP - 1) % GROUP] = input_at(kept, live, first + part + q + GROUP - 1);
+      const Complex tap = taps[(i64)(part + q) * POINTS];
+#pragma unroll
+      for (int g = 0; g < GROUP; g++) add_product(sum[g], window[(q + g) % GROUP], tap);
+    }
+}
+
+// Blocks of neighbouring strands follow each other: they read the same part of the filter's spectra.
+extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS, sizeof(Real) == 8 ? 1 : 2)
+    falt_fft_products(const __grid_constant__ Args a) {
+  __shared__ Live live;
+  const unsigned strand = blockIdx.x % a.strands, rest = blockIdx.x / a.strands;
+  const unsigned groups = (a.steps + GROUP - 1) / GROUP;
+  const int first = rest % groups * GROUP, point = rest / groups * PRODUCT_THREADS + threadIdx.x;
+  const Strand s = strand_of(a, strand);
+  if (threadIdx.x == 0) live = live_of(a, s);
+  __syncthreads();
+  const Complex *taps = spectrum_at(a.spectra, s.filter * a.parts[AXIS]) + point;
+  Complex *to = spectrum_at(a.products, (i64)strand * a.steps) + point, sum[GROUP];
+  sum_products(spectrum_at(a.kept, (i64)strand * a.inputs) + point, taps, a.parts[AXIS], live, first, sum);
+#pragma unroll
+  for (int g = 0; g < GROUP; g++)
+    if (first + g < a.steps) to[(i64)(first + g) * POINTS] = sum[g];
+}
+
+// ---- back
+
+// Whether an output tile reads an input that is not transformed.
+__device__ inline bool reads_bad(const Args &a, const unsigned char *bad) {
+  bool any = false;
+#pragma unroll 1
+  for (int part = threadIdx.x; part < a.parts[AXIS]; part += THREADS) any |= bad[part] != 0;
+  return __syncthreads_or(any);
+}
+
+// A pair of tiles of outputs. Notes whether they must be summed tap by tap.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_back(const __grid_constant__ Args a) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ Block b;
+  Complex *shared = (Complex *)memory;
+  const unsigned strand = blockIdx.x / a.steps, step = blockIdx.x % a.steps;
+  const Strand s = strand_of(a, strand);
+  if (threadIdx.x == 0) set_block(a, b, s.filter, s.pair, step);
+  const bool bad = reads_bad(a, a.bad + (i64)strand * a.inputs + step) || b.limit == 0;
+  if (threadIdx.x == 0) a.sums[(i64)a.first_strand * a.steps + blockIdx.x] = bad;
+  if (bad) return;
+  const Complex *from = spectrum_at(a.products, blockIdx.x) + threadIdx.x;
+  Complex v[SLOTS];
+#pragma unroll
+  for (int p = 0; p < SLOTS; p++) v[p] = from[p * THREADS];
+  finish_pair(a, b, v, shared);
+}
