@@ -57,7 +57,7 @@ bench:
 	@$(BUILD)/faltung bench $(SUITE) --peers
 
 gpu-test: all
-	@cmake --build $(BUILD) --target test_gpu chains contract in_place nonfinite far transfer
+	@cmake --build $(BUILD) --target test_gpu chains contract in_place nonfinite boxes far transfer
 	@tests/gpu/run $(BUILD)
 
 gpu-bench: all
