@@ -155,11 +155,13 @@ static void set_direction(falt_tiles_plan *plan) {
 static void set_segments(falt_tiles_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t *taps = layer->p.filter.size;
+  const bool matrix = plan->kernels->together > 1; /* reads whole pieces; vectors read groups */
   const bool whole = layer->channels * plan->element % FALT_TILE_BYTES == 0;
-  const bool narrow = layer->p.output.size[FALT_W] < (plan->kernels->together > 1 ? LEAST_ROW : LEAST_BLOCK);
-  plan->in_place =
-      whole && layer->taps == 1 && !falt_tiles_converts(plan) && !narrow && falt_tensor_unit(&layer->p.input, FALT_C);
-  plan->windows = !whole || narrow;
+  const bool readable = layer->channels * plan->element % (matrix ? FALT_TILE_BYTES : GROUP) == 0;
+  const bool narrow = layer->p.output.size[FALT_W] < (matrix ? LEAST_ROW : LEAST_BLOCK);
+  plan->in_place = readable && layer->taps == 1 && !falt_tiles_converts(plan) && !narrow &&
+                   falt_tensor_unit(&layer->p.input, FALT_C);
+  plan->windows = !plan->in_place && (!whole || narrow);
   plan->flat = narrow;
   falt_tiles_set_groups(plan);
   plan->joined = falt_tiles_joined(plan);

@@ -112,8 +112,11 @@ static inline int64_t falt_tiles_columns(const falt_tiles_plan *plan, int64_t pa
 static inline int64_t falt_tiles_down(const falt_tiles_plan *plan) {
   return plan->joined * plan->layer.p.axis[1].dilation;
 }
+/* Bytes of a copied pixel or window. Windows are of whole pieces; so are pixels that a matrix unit reads. */
 static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
-  return plan->zipped ? plan->deep * plan->step : plan->pieces * FALT_TILE_BYTES; /* of copies: of a window too */
+  return plan->zipped    ? plan->deep * plan->step
+         : plan->windows ? plan->pieces * FALT_TILE_BYTES
+                         : plan->row * plan->element;
 }
 /* Entries of a tile's list: for transposed products one for each piece, with pieces outermost, so that all taps use one
  * piece's groups while they are in the L1 cache. */

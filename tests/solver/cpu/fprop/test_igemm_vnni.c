@@ -187,6 +187,22 @@ static void test_large(void **state) {
   falt_device_destroy(&device);
 }
 
+/* 1x1 layers whose pixels are whole groups of 4 bytes: vectors read them in place, except at the ends of lines. */
+static void test_pixels(void **state) {
+  (void)state;
+  falt_device *device = NULL;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  for (int i = 0; i < 60; i++) {
+    char line[LINE];
+    const int groups = pick(0, 3) ? 1 : 2;
+    snprintf(line, sizeof line, "forward n=%d c=%d k=%d groups=%d h=%d w=%d r=1 s=1 stride=%d pad=%d layout=nhwc %s",
+             pick(1, 3), 4 * pick(1, 20) * groups, pick(1, 70) * groups, groups, pick(1, 6), pick(6, 40), pick(1, 2),
+             pick(0, 3) == 0, kinds[pick(0, 2)]);
+    assert_true(check(device, line, "reference"));
+  }
+  falt_device_destroy(&device);
+}
+
 static void expect_weights(const falt_tiles_task *task, const memory *filter) {
   const falt_tensor *w = &task->layer->p.filter;
   for (int64_t k = 0; k < w->size[FALT_N]; k++)
@@ -250,6 +266,6 @@ int main(void) {
   seed = chosen ? strtoull(chosen, NULL, 0) : 20261123;
   printf("seed %llu\n", (unsigned long long)seed);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_filters), cmocka_unit_test(test_large),
-                                     cmocka_unit_test(test_split)};
+                                     cmocka_unit_test(test_pixels), cmocka_unit_test(test_split)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
