@@ -1,9 +1,11 @@
 /* The bases of plans and questions: refusal with a reason, creation and destruction. */
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "core/memory.h"
 #include "core/sanitize.h"
+#include "planner/backend.h"
 #include "planner/planner.h"
 
 falt_plan *falt_refuse(falt_ask *ask, const char *format, ...) {
@@ -140,4 +142,11 @@ size_t falt_plan_print(const falt_plan *plan, char *text, size_t size) {
 
 const char *falt_plan_solver(const falt_plan *plan) {
   return plan ? plan->solver->name : "";
+}
+
+const falt_backend *falt_backend_of(const falt_device *device) {
+  static const falt_backend none;
+  for (const falt_backend *const *b = falt_backends; *b; b++)
+    if (strcmp((*b)->kind, device->kind) == 0) return *b;
+  return &none;
 }

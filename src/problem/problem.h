@@ -51,6 +51,8 @@ void falt_factors_expand(const falt_problem *problem, const void *values, falt_t
 
 /* Elements of a tensor (product of sizes). */
 int64_t falt_tensor_count(const falt_tensor *tensor);
+/* Elements between consecutive taps, or 0 if they are not equally spaced. */
+int64_t falt_tensor_tap_step(const falt_tensor *filter);
 /* Whether neighbours along dimension `dim` are adjacent in memory. */
 static inline bool falt_tensor_unit(const falt_tensor *t, int dim) {
   return t->stride[dim] == 1 || t->size[dim] == 1;

@@ -174,3 +174,16 @@ falt_const_array falt_const_image(const void *data, falt_type type, int64_t heig
 falt_const_array falt_const_volume(const void *data, falt_type type, int64_t depth, int64_t height, int64_t width) {
   return (falt_const_array){data, falt_volume(NULL, type, depth, height, width).tensor};
 }
+
+int64_t falt_tensor_tap_step(const falt_tensor *w) {
+  static const int inner_first[3] = {FALT_W, FALT_H, FALT_D};
+  int64_t step = 0, next = 0; /* `next`: what the following axis must have for its stride */
+  for (int i = 0; i < 3; i++) {
+    const int64_t size = w->size[inner_first[i]], stride = w->stride[inner_first[i]];
+    if (size == 1) continue;
+    if (next == 0) step = stride;
+    if (next != 0 && stride != next) return 0;
+    if (!falt_mul(stride, size, &next) || next == 0) return 0;
+  }
+  return next == 0 ? 1 : step;
+}

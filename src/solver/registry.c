@@ -1,4 +1,5 @@
 /* The list of all solvers. A new solver adds its file and one line here. If estimates are equal, the first one wins. */
+#include "planner/backend.h"
 #include "planner/planner.h"
 
 enum {
@@ -87,6 +88,8 @@ enum {
   ROW(space_to_depth, DEPTHWISE | LAYERS | FORWARD | WEIGHTS, "layers of adjacent patches, by space-to-depth")         \
   ROW(convert_layout, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                   \
       "NCHW layers, converted to NHWC in the workspace")                                                               \
+  ROW(pad_channels, LAYERS | DEPTHWISE | FORWARD | DATA | WEIGHTS,                                                     \
+      "NHWC layers, channels padded to a multiple of 16 bytes in the workspace")                                       \
   ROW(cuda_depthwise_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers")                                          \
   ROW(cuda_depthwise_toeplitz_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, on tensor cores")   \
   ROW(cuda_depthwise_toeplitz, FILTERS | DEPTHWISE | FORWARD | DATA,                                                   \
@@ -112,6 +115,9 @@ const falt_solver *const falt_solvers[] = {SOLVERS(ADDRESS) NULL};
 
 #define NOTE(name, scope, about) {scope, about},
 const falt_solver_note falt_solver_notes[] = {SOLVERS(NOTE){ALL, NULL}};
+
+extern const falt_backend falt_backend_cpu, falt_backend_cuda;
+const falt_backend *const falt_backends[] = {&falt_backend_cpu, &falt_backend_cuda, NULL};
 
 /* clang-format off */
 const falt_solver_alias falt_solver_aliases[] = {

@@ -186,17 +186,17 @@ static void test_im2col(UNUSED void **state) {
 }
 
 /* Each size of elements. */
-static void test_turn(UNUSED void **state) {
+static void test_copies(UNUSED void **state) {
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
     for (int size = 1; size <= 8; size *= 2) {
       if (!is_turn(a, (size_t)size)) continue;
-      falt_cuda_kernel k = {.source = "convert_layout.cu", .entry = "falt_turn"};
-      falt_cuda_kernel spread = {.source = "pad_channels.cu", .entry = "falt_spread"};
+      falt_cuda_kernel k = {.source = "convert_layout.cu", .entry = "falt_convert_layout"};
+      falt_cuda_kernel pad = {.source = "pad_channels.cu", .entry = "falt_pad_channels"};
       falt_cuda_define(&k, "SIZE=%d", size);
-      falt_cuda_define(&spread, "SIZE=%d", size);
+      falt_cuda_define(&pad, "SIZE=%d", size);
       compile(&k, architectures[a], size == 1 ? 255 : 128, 0);
-      compile(&spread, architectures[a], 64, 0);
+      compile(&pad, architectures[a], 64, 0);
     }
 }
 
@@ -488,7 +488,7 @@ static void test_architectures(UNUSED void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
-      cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_turn),
+      cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_copies),
       cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),       cmocka_unit_test(test_sweep),
       cmocka_unit_test(test_toeplitz),   cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),
       cmocka_unit_test(test_pooling),

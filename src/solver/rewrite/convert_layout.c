@@ -1,24 +1,24 @@
-/* Solver convert-layout: converts NCHW operands to NHWC in the workspace and plans the NHWC problem, on GPUs. Writes
- * NCHW output directly if the child can, else converts it back. Adjacent channels that are not a multiple of 16 bytes
- * are copied to a pitch that is (pad-channels). dy of a wgrad stays NCHW if the child reads it. Fprop and dgrad cut a
- * batch into pieces if the workspace is too small for all of it. The conversion runs near memory speed. */
+/* Solver convert-layout: converts NCHW operands to NHWC in the workspace and plans the NHWC problem. Writes NCHW output
+ * directly if the child can, else converts it back. dy of a wgrad stays NCHW if the child reads it. Fprop and dgrad cut
+ * a batch into pieces if the workspace is too small for all of it. Solver pad-channels: copies NHWC operands whose
+ * channels are not a multiple of 16 bytes to a pitch that is, where nothing is NCHW. Both need a back end that copies
+ * on a stream; its copies run near memory speed. */
 #include "solver/rewrite/convert_layout.h"
 
 #include <string.h>
 
 #include "core/memory.h"
-#include "cuda/gpu.h"
-#include "solver/cuda/common/cuda.h"
 
 enum { MOST_PIECES = 16 };
-enum { SOURCE, OTHER }; /* the tensor that is cut into pieces; the filter, or dy in wgrad */
+enum { SOURCE, OTHER, OPERANDS }; /* the tensor that is cut into pieces; the filter, or dy in wgrad */
 
 typedef struct layout_plan {
   falt_plan base;
   falt_plan *child;
-  falt_cu_function turn_kernel, spread_kernel; /* those that are needed */
+  const falt_backend *backend;
+  void *kernel[2]; /* that transposes, that pads: those that are needed */
   int64_t pieces;
-  falt_conversion turn[TURNS];
+  falt_conversion operand[OPERANDS];
   falt_conversion result; /* from the workspace back */
   size_t inner;           /* where the child's workspace begins */
   void *values;           /* the converted filter, until the child is ready */
@@ -36,61 +36,39 @@ static void **pointer_of(falt_operation operation, falt_operands *o, int which) 
 
 /* ---- execute */
 
-/* The widest loads that its lengths, its strides and its place allow. */
-static int unit_of(const falt_cuda_turn *t, uint64_t size) {
-  uint64_t all = (uintptr_t)t->from | t->pixels * size | (uint64_t)t->channel * size;
-  int unit = VECTOR;
-  for (int i = 0; i < 3; i++) all |= (uint64_t)t->line[i] * size;
-  while (all % (uint64_t)unit) unit /= 2;
-  return unit;
+/* Queues copies by one kernel: those that pad, or those that transpose. */
+static void start_copies(const layout_plan *plan, const falt_copy all[OPERANDS], bool pads, void *stream) {
+  falt_copy copies[OPERANDS];
+  int count = 0;
+  for (int i = 0; i < OPERANDS; i++)
+    if (all[i].bytes > 0 && (all[i].pixel > 0) == pads) copies[count++] = all[i];
+  if (count > 0) plan->backend->copy(plan->base.device, plan->kernel[pads], copies, count, stream);
 }
 
-/* Launches one kernel for its operands; `spread`: pad_channels.cu, else convert_layout.cu. */
-static void start_kernel(const layout_plan *plan, const falt_cuda_turn_args *all, bool spread, void *stream) {
-  static const int one[2] = {1, 1};
-  falt_cuda_turn_args args = *all;
-  for (int i = 0; i < TURNS; i++)
-    if ((args.turn[i].pixel > 0) != spread) args.turn[i].blocks = 0;
-  void *parameters[] = {&args};
-  const falt_gpu_launch launch = {spread ? plan->spread_kernel : plan->turn_kernel,
-                                  (int64_t)args.turn[0].blocks + args.turn[1].blocks,
-                                  {THREADS, 1},
-                                  0,
-                                  stream};
-  if (launch.blocks > 0) falt_gpu_start_early(plan->base.device->gpu, &launch, one, parameters);
+static void start(const layout_plan *plan, const falt_copy copies[OPERANDS], void *stream) {
+  start_copies(plan, copies, false, stream);
+  start_copies(plan, copies, true, stream);
 }
 
-static void start(const layout_plan *plan, const falt_cuda_turn_args *args, void *stream) {
-  start_kernel(plan, args, false, stream);
-  start_kernel(plan, args, true, stream);
-}
-
-static void start_turns(const layout_plan *plan, const falt_operands *o, bool first) {
-  falt_cuda_turn_args args = {.turn = {{.blocks = 0}}};
+static void convert_operands(const layout_plan *plan, const falt_operands *o, bool first) {
+  falt_copy copies[OPERANDS] = {{.bytes = 0}};
   falt_operands from = *o;
   falt_problem p = plan->base.problem;
-  for (int i = 0; i < (first ? TURNS : OTHER); i++) {
-    const falt_conversion *t = &plan->turn[i];
-    const int64_t size = (int64_t)falt_type_size(t->tensor.type);
-    if (!t->wanted || (i == OTHER && plan->base.packed)) continue;
-    args.turn[i] = t->args;
-    args.turn[i].from = (char *)*pointer_of(p.operation, &from, i) + operand_of(&p, i)->offset * size;
-    args.turn[i].to = (char *)o->workspace + t->at;
-    args.turn[i].unit = unit_of(&args.turn[i], (uint64_t)size);
-    args.turn[i].whole = true;
+  for (int i = 0; i < (first ? OPERANDS : OTHER); i++) {
+    const falt_conversion *c = &plan->operand[i];
+    if (!c->wanted || (i == OTHER && plan->base.packed)) continue;
+    copies[i] = c->copy;
+    copies[i].from = (char *)*pointer_of(p.operation, &from, i) + operand_of(&p, i)->offset * c->copy.bytes;
+    copies[i].to = (char *)o->workspace + c->at;
   }
-  start(plan, &args, o->stream);
+  start(plan, copies, o->stream);
 }
 
-static void start_result(const layout_plan *plan, const falt_operands *o, void *result) {
-  const int64_t size = (int64_t)falt_type_size(plan->result.tensor.type);
-  falt_cuda_turn_args args = {.turn = {plan->result.args}};
-  falt_cuda_turn *t = &args.turn[0];
-  t->from = (char *)o->workspace + plan->result.at;
-  t->to = (char *)result + falt_problem_result(&plan->base.problem)->offset * size;
-  t->unit = unit_of(t, (uint64_t)size);
-  t->whole = t->pixel > 0 ? (uintptr_t)t->to % 4 == 0 : t->pitch * size % VECTOR == 0 && (uintptr_t)t->to % VECTOR == 0;
-  start(plan, &args, o->stream);
+static void convert_result(const layout_plan *plan, const falt_operands *o, void *result) {
+  falt_copy copies[OPERANDS] = {plan->result.copy};
+  copies[0].from = (char *)o->workspace + plan->result.at;
+  copies[0].to = (char *)result + falt_problem_result(&plan->base.problem)->offset * copies[0].bytes;
+  start(plan, copies, o->stream);
 }
 
 /* To the first of a piece's images. */
@@ -107,24 +85,24 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     piece.input = piece_of(o->input, &p->input, images);
     piece.output = piece_of(o->output, &p->output, images);
     if (p->has_residual) piece.residual = piece_of(o->residual, &p->residual, images);
-    start_turns(plan, &piece, i == 0);
-    for (int which = 0; which < TURNS; which++)
-      if (plan->turn[which].wanted)
-        *pointer_of(p->operation, &piece, which) = (char *)o->workspace + plan->turn[which].at;
+    convert_operands(plan, &piece, i == 0);
+    for (int which = 0; which < OPERANDS; which++)
+      if (plan->operand[which].wanted)
+        *pointer_of(p->operation, &piece, which) = (char *)o->workspace + plan->operand[which].at;
     piece.workspace = (char *)o->workspace + plan->inner;
     void **result = falt_operand_at(&piece, falt_operations[p->operation].result), *planar = *result;
     if (plan->result.wanted) *result = (char *)o->workspace + plan->result.at;
     falt_plan_run(plan->child, &piece);
-    if (plan->result.wanted) start_result(plan, o, planar);
+    if (plan->result.wanted) convert_result(plan, o, planar);
   }
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   static const char *const names[] = {[FALT_INPUT] = " x", [FALT_FILTER] = " w", [FALT_OUTPUT] = " dy"};
   const layout_plan *plan = (const layout_plan *)base;
-  falt_text_add(text, "(convert-layout");
-  for (int i = 0; i < TURNS; i++)
-    if (plan->turn[i].wanted) falt_text_add(text, "%s", names[falt_operations[base->problem.operation].factor[i]]);
+  falt_text_add(text, "(%s", base->solver->name);
+  for (int i = 0; i < OPERANDS; i++)
+    if (plan->operand[i].wanted) falt_text_add(text, "%s", names[falt_operations[base->problem.operation].factor[i]]);
   if (plan->result.wanted) falt_text_add(text, base->problem.operation == FALT_FORWARD ? " y" : " dx");
   if (plan->pieces > 1) falt_text_add(text, " pieces=%lld", (long long)plan->pieces);
   falt_text_add(text, " ");
@@ -139,19 +117,12 @@ static void destroy(falt_plan *base) {
   falt_free(plan);
 }
 
-static falt_status find_kernel(layout_plan *plan, const falt_conversion *t) {
-  const bool spread = t->args.pixel > 0;
-  falt_cuda_kernel kernel = {.source = spread ? "pad_channels.cu" : "convert_layout.cu",
-                             .entry = spread ? "falt_spread" : "falt_turn"};
-  falt_cuda_define(&kernel, "SIZE=%d", (int)falt_type_size(t->tensor.type));
-  return falt_gpu_kernel(plan->base.device->gpu, &kernel, spread ? &plan->spread_kernel : &plan->turn_kernel);
-}
-
 static falt_status ready(falt_plan *base) {
   layout_plan *plan = (layout_plan *)base;
-  const falt_conversion *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
-  for (int i = 0; i < TURNS + 1; i++)
-    if (turns[i]->wanted) FALT_TRY(find_kernel(plan, turns[i]));
+  const falt_conversion *const all[] = {&plan->operand[SOURCE], &plan->operand[OTHER], &plan->result};
+  for (int i = 0; i < OPERANDS + 1; i++)
+    if (all[i]->wanted)
+      FALT_TRY(plan->backend->copy_ready(base->device, &all[i]->copy, &plan->kernel[falt_conversion_pads(all[i])]));
   FALT_TRY(falt_plan_ready(plan->child));
   falt_free(plan->values);
   plan->values = NULL;
@@ -173,8 +144,8 @@ static const char *refusal(falt_problem *p) {
 
 static falt_problem inner_of(const layout_plan *plan, int64_t pieces) {
   falt_problem inner = plan->base.problem;
-  for (int i = 0; i < TURNS; i++)
-    if (plan->turn[i].wanted) *operand_of(&inner, i) = plan->turn[i].tensor;
+  for (int i = 0; i < OPERANDS; i++)
+    if (plan->operand[i].wanted) *operand_of(&inner, i) = plan->operand[i].tensor;
   if (plan->result.wanted) *(inner.operation == FALT_FORWARD ? &inner.output : &inner.input) = plan->result.tensor;
   inner.input.size[FALT_N] /= pieces;
   inner.output.size[FALT_N] /= pieces;
@@ -184,7 +155,7 @@ static falt_problem inner_of(const layout_plan *plan, int64_t pieces) {
 }
 
 /* Copies every element of the filter to its place in the converted tensor. */
-static void turn_values(const falt_tensor *from, const char *values, const falt_tensor *to, char *turned) {
+static void convert_values(const falt_tensor *from, const char *values, const falt_tensor *to, char *converted) {
   const size_t size = falt_type_size(from->type);
   const int64_t *n = from->size;
   for (int64_t k = 0; k < n[0]; k++)
@@ -193,34 +164,34 @@ static void turn_values(const falt_tensor *from, const char *values, const falt_
         for (int64_t t = 0; t < n[3]; t++)
           for (int64_t r = 0; r < n[4]; r++)
             for (int64_t s = 0; s < n[5]; s++)
-              memcpy(turned + (size_t)falt_tensor_at(to, k, g, c, t, r, s) * size,
+              memcpy(converted + (size_t)falt_tensor_at(to, k, g, c, t, r, s) * size,
                      values + (size_t)falt_tensor_at(from, k, g, c, t, r, s) * size, size);
 }
 
 /* The filter's values for the child, or NULL; false if memory ran out. */
 static bool find_values(layout_plan *plan, falt_ask *ask, const void **values) {
-  const falt_conversion *w = &plan->turn[OTHER];
+  const falt_conversion *w = &plan->operand[OTHER];
   *values = ask->filter_values;
   if (!ask->filter_values || ask->problem->operation == FALT_BACKWARD_FILTER || !w->wanted) return true;
   if (!plan->values) {
     plan->values = falt_alloc_zero(w->bytes);
     if (!plan->values) return false;
-    turn_values(&ask->problem->filter, ask->filter_values, &w->tensor, plan->values);
+    convert_values(&ask->problem->filter, ask->filter_values, &w->tensor, plan->values);
   }
   *values = plan->values;
   return true;
 }
 
 /* The cost of transposing, at nine tenths of a copy's rate, and of padding, at three quarters. */
-static double turning_seconds(const layout_plan *plan, int64_t pieces) {
-  const falt_conversion *const turns[] = {&plan->turn[SOURCE], &plan->turn[OTHER], &plan->result};
+static double copy_seconds(const layout_plan *plan, int64_t pieces) {
+  const falt_conversion *const all[] = {&plan->operand[SOURCE], &plan->operand[OTHER], &plan->result};
   double seconds = 0;
   int64_t kernels[2] = {0}; /* that transpose, that pad */
-  for (int i = 0; i < TURNS + 1; i++) {
-    const bool spread = turns[i]->args.pixel > 0;
-    if (!turns[i]->wanted || (i == OTHER && plan->values)) continue;
-    seconds += 2 * (double)turns[i]->bytes / ((spread ? 0.75 : 0.9) * plan->base.device->limits.copy_bytes_per_s);
-    kernels[spread] = i == OTHER ? falt_max(kernels[spread], 1) : kernels[spread] + (i == SOURCE ? pieces : 1);
+  for (int i = 0; i < OPERANDS + 1; i++) {
+    const bool pads = falt_conversion_pads(all[i]);
+    if (!all[i]->wanted || (i == OTHER && plan->values)) continue;
+    seconds += 2 * (double)all[i]->bytes / ((pads ? 0.75 : 0.9) * plan->base.device->limits.copy_bytes_per_s);
+    kernels[pads] = i == OTHER ? falt_max(kernels[pads], 1) : kernels[pads] + (i == SOURCE ? pieces : 1);
   }
   return seconds + 2.4e-6 * (double)(kernels[0] + kernels[1]);
 }
@@ -228,10 +199,10 @@ static double turning_seconds(const layout_plan *plan, int64_t pieces) {
 /* Offsets of the converted operands in the workspace; the child's workspace follows. */
 static size_t lay_out(layout_plan *plan, int64_t pieces) {
   size_t total = 0;
-  for (int i = 0; i < TURNS; i++) {
-    falt_conversion *t = &plan->turn[i];
-    t->at = total;
-    if (t->wanted) total += (size_t)falt_round_up((int64_t)(t->bytes / (i == SOURCE ? (size_t)pieces : 1)), 256);
+  for (int i = 0; i < OPERANDS; i++) {
+    falt_conversion *c = &plan->operand[i];
+    c->at = total;
+    if (c->wanted) total += (size_t)falt_round_up((int64_t)(c->bytes / (i == SOURCE ? (size_t)pieces : 1)), 256);
   }
   plan->result.at = total;
   if (plan->result.wanted) total += (size_t)falt_round_up((int64_t)plan->result.bytes, 256);
@@ -240,13 +211,13 @@ static size_t lay_out(layout_plan *plan, int64_t pieces) {
 
 /* The blocks of a piece's images only. */
 static void cut_pieces(layout_plan *plan, int64_t pieces) {
-  falt_conversion *source = &plan->turn[SOURCE];
+  falt_conversion *source = &plan->operand[SOURCE];
   plan->pieces = pieces;
   if (!source->wanted || pieces == 1) return;
   falt_tensor t = *operand_of(&plan->base.problem, SOURCE);
   t.size[FALT_N] /= pieces;
   const size_t at = source->at;
-  *source = falt_conversion_of(&t, false);
+  *source = falt_conversion_of(plan->backend, &t, false);
   source->at = at;
 }
 
@@ -260,7 +231,7 @@ static bool try_pieces(layout_plan *plan, falt_ask *ask, const void *values, int
   const falt_problem problem = inner_of(plan, pieces);
   falt_plan *child = falt_plan_child_with(ask, &problem, values, &terms);
   if (!child) return false;
-  const double seconds = (double)pieces * child->cost.seconds + turning_seconds(plan, pieces);
+  const double seconds = (double)pieces * child->cost.seconds + copy_seconds(plan, pieces);
   if (plan->child && plan->base.cost.seconds <= seconds) {
     falt_plan_destroy(&child);
     return false;
@@ -281,8 +252,8 @@ static bool can_cut(const falt_problem *p, int64_t pieces) {
 
 /* Keeps dy in NCHW if the child for that is better. */
 static void try_planar(layout_plan *plan, falt_ask *ask) {
-  falt_conversion *output = &plan->turn[OTHER];
-  if (!output->wanted || !plan->turn[SOURCE].wanted) return;
+  falt_conversion *output = &plan->operand[OTHER];
+  if (!output->wanted || !plan->operand[SOURCE].wanted) return;
   output->wanted = false;
   output->wanted = !try_pieces(plan, ask, NULL, 1);
 }
@@ -290,8 +261,8 @@ static void try_planar(layout_plan *plan, falt_ask *ask) {
 /* Converts the output back if the child for that is better by a tenth: estimates of NCHW stores are no more precise. */
 static void try_result(layout_plan *plan, falt_ask *ask, const void *values) {
   const falt_problem *p = &plan->base.problem;
-  if (falt_type_size(falt_problem_result(p)->type) != falt_type_size(plan->turn[SOURCE].tensor.type)) return;
-  plan->result = falt_conversion_of_result(p);
+  if (falt_type_size(falt_problem_result(p)->type) != falt_type_size(plan->operand[SOURCE].tensor.type)) return;
+  plan->result = falt_conversion_of_result(plan->backend, p);
   if (!plan->result.wanted) return;
   const double seconds = plan->base.cost.seconds;
   plan->base.cost.seconds *= 0.9;
@@ -317,26 +288,47 @@ static bool choose_child(layout_plan *plan, falt_ask *ask) {
 
 /* ---- plan */
 
-static falt_plan *plan_layout(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  falt_problem problem = *ask->problem;
-  const char *why = refusal(&problem);
-  if (why) return falt_refuse(ask, "%s", why);
-  layout_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  for (int i = 0; i < TURNS; i++) {
-    const falt_tensor *t = operand_of(&problem, i);
-    plan->turn[i] = falt_conversion_of(t, t == &problem.filter);
-  }
-  const bool reads = plan->turn[SOURCE].wanted || plan->turn[OTHER].wanted;
-  if (!reads) plan->result = falt_conversion_of_spread_result(&problem);
-  if (!reads && !plan->result.wanted)
-    falt_refuse(ask, "no operand is NCHW, and rows are multiples of 16 bytes");
-  else if (choose_child(plan, ask))
-    return &plan->base;
-  destroy(&plan->base);
-  return NULL;
+extern const falt_solver falt_solver_convert_layout, falt_solver_pad_channels;
+
+/* Whether an operand is NCHW, or the output, which may have to be converted back. */
+static bool meets_nchw(const layout_plan *plan) {
+  for (int i = 0; i < OPERANDS; i++)
+    if (plan->operand[i].wanted && !falt_conversion_pads(&plan->operand[i])) return true;
+  return falt_conversion_of_result(plan->backend, &plan->base.problem).wanted;
 }
 
-extern const falt_solver falt_solver_convert_layout;
-const falt_solver falt_solver_convert_layout = {.name = "convert-layout", .device_kind = "cuda", .plan = plan_layout};
+/* The conversions of the operands. Where none is wanted that of the output; returns why that is not wanted either. */
+static const char *find_conversions(layout_plan *plan) {
+  const bool pads = plan->base.solver == &falt_solver_pad_channels;
+  falt_problem problem = plan->base.problem;
+  for (int i = 0; i < OPERANDS; i++) {
+    const falt_tensor *t = operand_of(&problem, i);
+    plan->operand[i] = falt_conversion_of(plan->backend, t, t == &problem.filter);
+  }
+  const bool reads = plan->operand[SOURCE].wanted || plan->operand[OTHER].wanted;
+  if (reads && meets_nchw(plan) == pads) return pads ? "convert-layout also pads" : "no operand is NCHW";
+  if (reads) return NULL;
+  plan->result = falt_conversion_of_padded_result(plan->backend, &problem);
+  if (pads) return plan->result.wanted ? NULL : "channels are multiples of 16 bytes, or not contiguous";
+  return "no operand is NCHW";
+}
+
+static const char *inapplicable(const falt_ask *ask) {
+  falt_problem problem = *ask->problem;
+  return falt_backend_of(ask->device)->copy ? refusal(&problem) : "the device has no copies on a stream";
+}
+
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  layout_plan *plan = (layout_plan *)base;
+  plan->backend = falt_backend_of(ask->device);
+  const char *why = find_conversions(plan);
+  if (why) return why;
+  return choose_child(plan, ask) ? NULL : ask->reason;
+}
+
+static const falt_plan_steps steps = {sizeof(layout_plan), {execute, print, destroy, ready}, inapplicable, choose};
+
+const falt_solver falt_solver_convert_layout = {
+    .name = "convert-layout", .device_kind = "cuda", .plan = falt_plan_make, .steps = &steps};
+const falt_solver falt_solver_pad_channels = {
+    .name = "pad-channels", .device_kind = "cuda", .plan = falt_plan_make, .steps = &steps};

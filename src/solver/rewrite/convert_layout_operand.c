@@ -1,8 +1,7 @@
-/* The conversion of one operand: convert_layout.cu transposes NCHW to NHWC, pad_channels.cu copies adjacent channels to
- * a pitch that is a multiple of 16 bytes. */
+/* The conversion of one operand: NCHW to NHWC, or adjacent channels to a pitch that is a multiple of 16 bytes. */
 #include "solver/rewrite/convert_layout.h"
 
-enum { MOST_SIDE = 32 };
+enum { VECTOR = 16 };
 
 /* ---- channel pitch */
 
@@ -20,10 +19,10 @@ static channels channels_of(const falt_tensor *t, bool is_filter) {
 }
 
 /* The same tensor with contiguous channels, padded to whole vectors; false if it is too large. */
-static bool shape_turned(falt_conversion *made, const falt_tensor *t, const channels *c) {
+static bool shape_converted(falt_conversion *made, const falt_tensor *t, const channels *c) {
   static const int order[] = {FALT_W, FALT_H, FALT_D, FALT_G, FALT_N};
   int64_t next = falt_round_up(c->count, VECTOR / (int64_t)falt_type_size(t->type));
-  made->args.pitch = (unsigned)next;
+  made->copy.pitch = made->copy.row = next;
   made->tensor = *t;
   made->tensor.offset = 0;
   made->tensor.stride[FALT_C] = 1;
@@ -41,7 +40,7 @@ static bool shape_turned(falt_conversion *made, const falt_tensor *t, const chan
 /* Its pixels that follow on each other, and the axes of the lines that these are; false if it has none or too many. */
 static bool find_lines(falt_conversion *made, const falt_tensor *t, const channels *c) {
   static const int order[] = {FALT_W, FALT_H, FALT_D, FALT_G, FALT_N};
-  falt_cuda_turn *a = &made->args;
+  falt_copy *a = &made->copy;
   int64_t pixels = 1, lines[3] = {1, 1, 1};
   int axes = 0; /* from the last on */
   for (size_t i = 0; i < sizeof order / sizeof *order; i++) {
@@ -57,28 +56,8 @@ static bool find_lines(falt_conversion *made, const falt_tensor *t, const channe
       lines[3 - axes] = size;
     }
   }
-  for (int i = 0; i < 3; i++) {
-    if (lines[i] >= INT32_MAX) return false;
-    a->lines[i] = (unsigned)lines[i];
-  }
-  a->pixels = (unsigned)pixels;
-  return pixels < INT32_MAX - THREADS * VECTOR;
-}
-
-/* Squares of a block: four along the channels and as many down the pixels as there are threads; more where lines are
- * short. */
-static bool cut_blocks(falt_cuda_turn *a, int64_t size) {
-  const int64_t edge = VECTOR / size, across = falt_ceil_div(a->pitch, edge), down = falt_ceil_div(a->pixels, edge);
-  int64_t side = 1, blocks;
-  while (side < across && side < MOST_SIDE && (side < 4 || side * 2 * down <= THREADS)) side *= 2;
-  const int64_t columns = falt_ceil_div(across, side), line_blocks = columns * falt_ceil_div(down, THREADS / side);
-  const int64_t lines = (int64_t)a->lines[1] * a->lines[2];
-  if (!falt_mul(lines, a->lines[0], &blocks) || !falt_mul(blocks, line_blocks, &blocks) || blocks > INT32_MAX / TURNS)
-    return false;
-  a->side = (int)side;
-  a->columns = (unsigned)columns;
-  a->line_blocks = (unsigned)line_blocks;
-  a->blocks = (unsigned)blocks;
+  for (int i = 0; i < 3; i++) a->lines[i] = lines[i];
+  a->pixels = pixels;
   return true;
 }
 
@@ -94,19 +73,9 @@ static bool find_rows(falt_conversion *made, const falt_tensor *t, const channel
     if (t->stride[order[i]] != pixel * pixels) return false;
     pixels *= t->size[order[i]];
   }
-  made->args.pixels = (unsigned)pixels;
-  made->args.pixel = (unsigned)pixel;
-  return pixel >= c->count && pixels < INT32_MAX - THREADS;
-}
-
-/* Rows of a block: several words for each thread, and no word in two blocks. */
-static bool cut_rows(falt_cuda_turn *a, int64_t size) {
-  enum { LEAST = 16 * THREADS, MANY_BLOCKS = 1024, MOST_LOADS = 4, MOST_PITCH = 1 << 22 };
-  const int64_t bytes = (int64_t)a->pitch * size;
-  const int64_t loads = falt_min(falt_max(bytes * a->pixels / LEAST / MANY_BLOCKS, 1), MOST_LOADS);
-  a->rows = (unsigned)falt_round_up(falt_max(LEAST * loads / bytes, 1), 4);
-  a->blocks = (unsigned)falt_ceil_div(a->pixels, a->rows);
-  return falt_max(a->pixel, a->pitch) < MOST_PITCH;
+  made->copy.pixels = pixels;
+  made->copy.pixel = pixel;
+  return pixel >= c->count;
 }
 
 static bool has_vectors(const falt_tensor *t, const channels *c) {
@@ -116,51 +85,51 @@ static bool has_vectors(const falt_tensor *t, const channels *c) {
   return all * (int64_t)falt_type_size(t->type) % VECTOR == 0;
 }
 
-/* How an operand is spread, if it can be. */
-static bool can_spread(falt_conversion *made, const falt_tensor *t, const channels *c) {
-  return c->stride == 1 && !has_vectors(t, c) && find_rows(made, t, c) && shape_turned(made, t, c) &&
-         cut_rows(&made->args, (int64_t)falt_type_size(t->type));
+static falt_conversion conversion_for(const falt_tensor *t, const channels *c) {
+  return (falt_conversion){
+      .tensor = *t,
+      .copy = {
+          .bytes = (int64_t)falt_type_size(t->type), .channel = c->stride, .channels = c->count, .lines = {1, 1, 1}}};
 }
 
-falt_conversion falt_conversion_of(const falt_tensor *t, bool is_filter) {
+falt_conversion falt_conversion_of(const falt_backend *backend, const falt_tensor *t, bool is_filter) {
   const channels c = channels_of(t, is_filter);
-  falt_conversion made = {.tensor = *t, .args = {.channel = c.stride, .channels = (unsigned)c.count}};
-  made.wanted = c.count > 1 && c.count < INT32_MAX / 2 &&
-                (can_spread(&made, t, &c) || (c.stride != 1 && find_lines(&made, t, &c) && shape_turned(&made, t, &c) &&
-                                              cut_blocks(&made.args, (int64_t)falt_type_size(t->type))));
+  falt_conversion made = conversion_for(t, &c);
+  made.wanted = c.count > 1 &&
+                (c.stride == 1 ? !has_vectors(t, &c) && find_rows(&made, t, &c) : find_lines(&made, t, &c)) &&
+                shape_converted(&made, t, &c) && backend->can_copy(&made.copy);
   return made;
 }
 
-falt_conversion falt_conversion_of_spread_result(const falt_problem *p) {
+falt_conversion falt_conversion_of_padded_result(const falt_backend *backend, const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
-  falt_conversion made = p->operation == FALT_BACKWARD_FILTER || p->has_residual ? (falt_conversion){.tensor = *y}
-                                                                                 : falt_conversion_of(y, false);
-  falt_cuda_turn *a = &made.args;
+  falt_conversion made = p->operation == FALT_BACKWARD_FILTER || p->has_residual
+                             ? (falt_conversion){.tensor = *y}
+                             : falt_conversion_of(backend, y, false);
+  falt_copy *a = &made.copy;
   made.wanted = made.wanted && a->pixel == a->channels;
   a->pixel = a->pitch;
   a->pitch = a->channels;
   return made;
 }
 
-falt_conversion falt_conversion_of_result(const falt_problem *p) {
+falt_conversion falt_conversion_of_result(const falt_backend *backend, const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
   const channels c = channels_of(y, false);
-  const int64_t size = (int64_t)falt_type_size(y->type);
   const int64_t pixels = y->size[FALT_D] * y->size[FALT_H] * y->size[FALT_W];
-  falt_conversion made = {.tensor = *y};
+  falt_conversion made = conversion_for(y, &c);
   falt_tensor dense = *y;
   if (p->operation == FALT_BACKWARD_FILTER || p->has_residual || c.count == 1 || c.count >= INT32_MAX / 2 ||
       pixels >= INT32_MAX / 2 || y->size[FALT_N] >= INT32_MAX || falt_tensor_layout(&dense, "ncdhw") != FALT_OK)
     return made;
   for (int i = 0; i < FALT_DIMS; i++)
     if (y->size[i] > 1 && y->stride[i] != dense.stride[i]) return made;
-  if (!shape_turned(&made, y, &c)) return made;
-  made.args.channel = made.args.pitch;
-  made.args.line[2] = pixels * made.args.pitch;
-  made.args.lines[0] = made.args.lines[1] = 1;
-  made.args.lines[2] = (unsigned)y->size[FALT_N];
-  made.args.pixels = (unsigned)c.count;
-  made.args.channels = made.args.pitch = (unsigned)pixels;
-  made.wanted = cut_blocks(&made.args, size);
+  if (!shape_converted(&made, y, &c)) return made;
+  made.copy.channel = made.copy.pitch;
+  made.copy.line[2] = pixels * made.copy.pitch;
+  made.copy.lines[2] = y->size[FALT_N];
+  made.copy.pixels = c.count;
+  made.copy.channels = made.copy.pitch = pixels;
+  made.wanted = backend->can_copy(&made.copy);
   return made;
 }

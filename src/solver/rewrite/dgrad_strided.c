@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "core/memory.h"
-#include "planner/planner.h"
-#include "solver/cpu/common/layer.h"
+#include "planner/backend.h"
 
 /* Inputs i that are congruent modulo the stride have the same taps: every (stride/g)-th from some j0 on, where g =
  * gcd(stride, dilation). Tap j0 + q*stride/g of input i0 + m*stride reads output m + base - q*dilation/g. With the taps
@@ -122,13 +121,11 @@ static void clear(void *context, int64_t index) {
 
 /* ---- the filter: where taps are adjacent, each phase would gather single elements from all of its cache lines */
 
-enum { CHANNELS = 64 /* that a call transposes */ };
-
 /* Whether there are phases that take some of adjacent taps, of a filter that is not known. */
 static bool should_convert(const falt_ask *ask, int64_t phases) {
   const falt_tensor *w = &ask->problem->filter;
   return !ask->filter_values && ask->budget->max_workspace < 0 && phases > 1 && w->type == FALT_F32 &&
-         falt_layer_tap_step(w) == 1 && w->size[FALT_C] > 1 && w->size[FALT_K] > 1;
+         falt_tensor_tap_step(w) == 1 && w->size[FALT_C] > 1 && w->size[FALT_K] > 1;
 }
 
 static falt_tensor converted(const falt_tensor *from) {
@@ -143,23 +140,6 @@ static falt_tensor converted(const falt_tensor *from) {
   return w;
 }
 
-typedef struct converting {
-  const strided_plan *plan;
-  const falt_layer_kernels *kernels;
-  const float *from;
-  float *to;
-} converting;
-
-/* All channels of one output channel. */
-static void convert(void *context, int64_t index) {
-  const converting *job = context;
-  const falt_tensor *w = &job->plan->base.problem.filter, *to = &job->plan->filter;
-  const int64_t k = index % w->size[FALT_K], g = index / w->size[FALT_K], channels = w->size[FALT_C];
-  for (int64_t c = 0; c < channels && !falt_cancelled(); c += CHANNELS)
-    falt_layer_copy_taps(job->kernels, w, job->from + falt_tensor_at(w, k, g, c, 0, 0, 0), w->stride[FALT_C],
-                         falt_min(CHANNELS, channels - c), job->to + falt_tensor_at(to, k, g, c, 0, 0, 0), channels);
-}
-
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -171,9 +151,10 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                          .workspace = operands->workspace,
                          .stream = operands->stream};
   if (plan->converts) {
-    inner.filter = (char *)operands->workspace + plan->at;
-    converting all = {plan, falt_layer_kernels_for(base->device->isa), operands->filter, inner.filter};
-    falt_parallel_for(base->device->threads, plan->filter.size[FALT_K] * plan->filter.size[FALT_G], convert, &all);
+    void *const filter = (char *)operands->workspace + plan->at;
+    falt_backend_of(base->device)
+        ->reorder_filter(base->device, &base->problem.filter, operands->filter, &plan->filter, filter);
+    inner.filter = filter;
   }
   clearing job = {x, operands->input, (int64_t)falt_type_size(x->type)};
   if (plan->gaps)

@@ -1,17 +1,16 @@
-/* Factors that come with an execution, on any device: converted in the workspace, by the host or by a kernel. */
+/* Factors that come with an execution, on any device: converted in the workspace, by the host or by the back end. */
 #ifndef FALT_SOLVER_REWRITE_GIVEN_FACTORS_H
 #define FALT_SOLVER_REWRITE_GIVEN_FACTORS_H
 
-#include "cuda/gpu.h"
 #include "planner/planner.h"
 
 typedef struct falt_given_factors {
-  bool expands;              /* dense taps in T, R, S order; otherwise the factors of separable_passes.h */
-  falt_type type;            /* of the result */
-  falt_cu_function function; /* on GPUs, once it is ready */
+  bool expands;   /* dense taps in T, R, S order; otherwise the factors of separable_passes.h */
+  falt_type type; /* of the result */
+  void *kernel;   /* of the back end, once it is ready */
 } falt_given_factors;
 
-/* Compiles the kernel, on devices that need one. */
+/* Finds the kernel, on devices that need one. */
 falt_status falt_given_factors_ready(falt_given_factors *given, const falt_device *device);
 /* Converts the factors of the plan's problem. */
 void falt_given_factors_make(const falt_given_factors *given, const falt_plan *plan, const falt_operands *operands,

@@ -1,12 +1,13 @@
 /* Solver upconvert-f32: layers of narrow types on CPUs. Upconverts a piece of the operands to f32 in a private cache,
  * runs an f32 child plan on it, and converts the output back. */
-#include "solver/cpu/common/upconvert.h"
 
 #include <math.h>
 #include <string.h>
 
 #include "core/memory.h"
+#include "planner/backend.h"
 #include "solver/common/tasks.h"
+#include "solver/common/upconverted.h"
 #include "solver/rewrite/row_bands.h"
 
 /* f32 represents every f16, bf16 and integer of up to 16 bits, so sums are f32 sums, and integer sums below 2^24 are
@@ -118,12 +119,13 @@ static void run_piece(const run *r, int64_t index, char *scratch, void *filter, 
   const upconvert_plan *plan = r->plan;
   const piece_kind *kind = kind_of(plan, index);
   const falt_problem *part = &kind->part, *inner = &kind->inner;
+  const falt_backend *backend = falt_backend_of(plan->base.device);
   void *there[OPERANDS], *here[OPERANDS];
   find_piece(plan, r->operands, index, there);
   for (int i = 0; i < OPERANDS; i++) {
     here[i] = is_wide(kind, i) ? there[i] : scratch + plan->operand[i];
     if (!is_wide(kind, i) && !is_written(part, i))
-      falt_upconvert(plan->base.device, tensor_of(part, i), there[i], tensor_of(inner, i), here[i]);
+      backend->convert(plan->base.device, tensor_of(part, i), there[i], tensor_of(inner, i), here[i]);
   }
   const falt_operands operands = {.input = here[INPUT],
                                   .filter = filter,
@@ -135,7 +137,7 @@ static void run_piece(const run *r, int64_t index, char *scratch, void *filter, 
   falt_plan_run_shared(kind->child, &operands);
   for (int i = 0; i < OPERANDS; i++)
     if (!is_wide(kind, i) && is_written(part, i))
-      falt_downconvert(plan->base.device, tensor_of(inner, i), here[i], tensor_of(part, i), there[i]);
+      backend->convert(plan->base.device, tensor_of(inner, i), here[i], tensor_of(part, i), there[i]);
 }
 
 static void run_task(void *context, int64_t index, void *scratch) {
@@ -177,7 +179,8 @@ static void sum_pieces(const run *r, char *scratch) {
       add(plan->base.device, (addition){r->operands->bias, bias, p->output.size[FALT_G] * p->output.size[FALT_C]});
     falt_progress_leave(all);
   }
-  falt_downconvert(plan->base.device, &plan->filter, r->filter, &p->filter, r->operands->filter);
+  falt_backend_of(plan->base.device)
+      ->convert(plan->base.device, &plan->filter, r->filter, &p->filter, r->operands->filter);
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -192,7 +195,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     return;
   }
   if (!base->packed && p->filter.type != FALT_F32)
-    falt_upconvert(base->device, &p->filter, operands->filter, &plan->filter, r.filter);
+    falt_backend_of(base->device)->convert(base->device, &p->filter, operands->filter, &plan->filter, r.filter);
   if (plan->spread)
     falt_rows_run(base->device, &(falt_row_job){run_task, &r, piece_count(plan), plan->scratch.total}, workspace);
   else
@@ -378,7 +381,7 @@ static bool take_filter(upconvert_plan *plan, falt_ask *ask) {
   if (!plan->base.packed || p->filter.type == FALT_F32) return true;
   plan->values = falt_alloc(plan->filter_bytes);
   if (!plan->values) return falt_refuse_memory(ask) != NULL;
-  falt_upconvert(ask->device, &p->filter, ask->filter_values, &plan->filter, plan->values);
+  falt_backend_of(ask->device)->convert(ask->device, &p->filter, ask->filter_values, &plan->filter, plan->values);
   return true;
 }
 
@@ -402,12 +405,13 @@ static void lay_memory(upconvert_plan *plan, const size_t most[OPERANDS + 1]) {
 
 /* ---- estimate */
 
-static double conversions(const piece_kind *kind) {
+static double conversions(const piece_kind *kind, const falt_device *device) {
+  const falt_backend *backend = falt_backend_of(device);
   const falt_problem *part = &kind->part;
   double flops = 0;
   for (int i = 0; i < OPERANDS; i++)
     if (!is_wide(kind, i))
-      flops += (is_written(part, i) ? falt_downconvert_flops : falt_upconvert_flops)(tensor_of(part, i));
+      flops += (is_written(part, i) ? backend->downconvert_flops : backend->upconvert_flops)(tensor_of(part, i));
   return flops;
 }
 
@@ -418,11 +422,11 @@ static const double smaller = 1.2;
 static double pieces_seconds(const upconvert_plan *plan, const falt_device *device, bool spread) {
   const piece_kind *kind = usual_kind(plan);
   const double threads = falt_threads_count(device->threads), child = kind->child->cost.seconds;
-  const double flops = conversions(kind);
-  const int64_t turns = spread ? falt_ceil_div(piece_count(plan), (int64_t)threads) : piece_count(plan);
+  const double flops = conversions(kind, device);
+  const int64_t rounds = spread ? falt_ceil_div(piece_count(plan), (int64_t)threads) : piece_count(plan);
   const double seconds = spread ? falt_roofline_alone(device, child) + flops * threads / device->limits.f32_flops
                                 : child + falt_roofline(device, FALT_F32, flops, 1, 0);
-  return smaller * (double)turns * seconds;
+  return smaller * (double)rounds * seconds;
 }
 
 /* The cost of pieces in cache, or the memory traffic of the whole, plus the conversion of an unknown filter. */

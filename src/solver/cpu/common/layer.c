@@ -164,22 +164,9 @@ void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64
   }
 }
 
-int64_t falt_layer_tap_step(const falt_tensor *w) {
-  static const int inner_first[3] = {FALT_W, FALT_H, FALT_D};
-  int64_t step = 0, next = 0; /* `next`: what the following axis must have for its stride */
-  for (int i = 0; i < 3; i++) {
-    const int64_t size = w->size[inner_first[i]], stride = w->stride[inner_first[i]];
-    if (size == 1) continue;
-    if (next == 0) step = stride;
-    if (next != 0 && stride != next) return 0;
-    if (!falt_mul(stride, size, &next) || next == 0) return 0;
-  }
-  return next == 0 ? 1 : step;
-}
-
 void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *w, const float *from, int64_t step,
                           int64_t n, float *to, int64_t to_pitch) {
-  const int64_t taps = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W], even = falt_layer_tap_step(w);
+  const int64_t taps = w->size[FALT_D] * w->size[FALT_H] * w->size[FALT_W], even = falt_tensor_tap_step(w);
   falt_layer_copy copy = {.step = step, .to_pitch = to_pitch, .n = n};
   copy.from_pitch = even ? even : w->stride[FALT_W];
   copy.count = even ? taps : w->size[FALT_W];

@@ -96,8 +96,6 @@ static inline int64_t falt_layer_tap_at(const falt_tensor *w, int64_t tap) {
   return row / w->size[FALT_H] * w->stride[FALT_D] + row % w->size[FALT_H] * w->stride[FALT_H] +
          tap % w->size[FALT_W] * w->stride[FALT_W];
 }
-/* Elements between consecutive taps, or 0 if they are not equally spaced. */
-int64_t falt_layer_tap_step(const falt_tensor *w);
 /* to[tap*to_pitch + i] = the filter's value of a tap at the i-th of n elements `step` apart, for all taps; `from` is
  * the first element at the first tap. */
 void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *w, const float *from, int64_t step,

@@ -7,54 +7,6 @@
 
 enum { MOST = 8192 /* elements of a run: half of a first-level cache */ };
 
-/* Whether f32 holds all sums of integers, and the terms of the epilogue. */
-static bool sums_exactly(const falt_problem *p) {
-  const bool integers = falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
-  return !integers || falt_problem_sum_bound(p) + fabs(p->beta) + 0x1p16 < 0x1p24;
-}
-
-const char *falt_upconvert_refusal(const falt_problem *p) {
-  return p->accumulator == FALT_F64 ? "it has no f64 sums"
-         : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->filter.type) || p->output.type == FALT_F64 ||
-                 (p->has_residual && !falt_type_fits_f32(p->residual.type))
-             ? "f32 do not hold its elements"
-         : !sums_exactly(p) ? "f32 do not hold its sums of integers"
-                            : NULL;
-}
-
-/* ---- the wide tensor */
-
-static int64_t magnitude(int64_t a) {
-  return a < 0 ? -a : a;
-}
-
-/* Dimensions by rising stride; dimensions of stride 0 come first. */
-static void order_dims(const falt_tensor *t, int dims[FALT_DIMS]) {
-  for (int dim = 0; dim < FALT_DIMS; dim++) {
-    int at = dim;
-    for (; at > 0 && magnitude(t->stride[dims[at - 1]]) > magnitude(t->stride[dim]); at--) dims[at] = dims[at - 1];
-    dims[at] = dim;
-  }
-}
-
-bool falt_upconvert_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes) {
-  int dims[FALT_DIMS];
-  int64_t count = 1, total;
-  order_dims(tensor, dims);
-  *wide = *tensor;
-  wide->type = FALT_F32;
-  wide->offset = 0;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    const int dim = dims[i];
-    if (tensor->stride[dim] == 0) continue;
-    wide->stride[dim] = count;
-    if (!falt_mul(count, tensor->size[dim], &count)) return false;
-  }
-  if (!falt_mul(count, (int64_t)sizeof(float), &total)) return false;
-  *bytes = (size_t)total;
-  return true;
-}
-
 /* ---- lines: dimensions that follow each other in both tensors are one */
 
 typedef struct line_dim {
@@ -82,7 +34,7 @@ static void add_dim(conversion *c, line_dim dim) {
 
 static void add_dims(conversion *c, const falt_tensor *tensor, const falt_tensor *wide) {
   int dims[FALT_DIMS];
-  order_dims(tensor, dims);
+  falt_upconvert_order(tensor, dims);
   for (int i = 0; i < FALT_DIMS; i++) {
     const int dim = dims[i];
     const bool counts = tensor->size[dim] > 1 && wide->stride[dim] != 0;
@@ -144,7 +96,7 @@ static double flops(const falt_tensor *t, double each) {
   if (!falt_upconvert_shape(&wide, t, &bytes)) return INFINITY;
   add_dims(&c, t, &wide);
   const double lines = (double)bytes / sizeof(float) / (double)c.dim[0].size;
-  return lines * ((double)c.dim[0].size * (magnitude(c.dim[0].narrow) == 1 ? each : apart) + per_line);
+  return lines * ((double)c.dim[0].size * (c.dim[0].narrow == 1 || c.dim[0].narrow == -1 ? each : apart) + per_line);
 }
 
 double falt_upconvert_flops(const falt_tensor *tensor) {

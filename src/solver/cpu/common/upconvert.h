@@ -3,13 +3,7 @@
 #define FALT_SOLVER_CPU_COMMON_UPCONVERT_H
 
 #include "planner/planner.h"
-
-/* The reason that a layer cannot be computed in f32 with converted operands and outputs, or NULL. */
-const char *falt_upconvert_refusal(const falt_problem *problem);
-
-/* The same tensor in f32, dense in the order of its strides; elements that repeat one another still do. False if its
- * size in bytes overflows. */
-bool falt_upconvert_shape(falt_tensor *wide, const falt_tensor *tensor, size_t *bytes);
+#include "solver/common/upconverted.h"
 
 /* Every element of `tensor` in `data` to the wide one, and back, rounded to the nearest value, ties to even; on all
  * threads unless called by one of them. */

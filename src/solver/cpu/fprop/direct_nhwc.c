@@ -240,7 +240,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   set_inside(plan);
   plan->values = ask->filter_values;
   base->packed = plan->values != NULL;
-  plan->tap_step = falt_layer_tap_step(&plan->layer.p.filter);
+  plan->tap_step = falt_tensor_tap_step(&plan->layer.p.filter);
   set_tasks(plan);
   falt_direct_nhwc_set_parts(plan);
   lay_memory(plan);

@@ -363,7 +363,7 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   plan->layer = layer;
   plan->depth = layer.channels * layer.taps;
   plan->in_place = is_dense(&layer.p.filter);
-  plan->tap_step = falt_layer_tap_step(&layer.p.filter);
+  plan->tap_step = falt_tensor_tap_step(&layer.p.filter);
   plan->backwards = layer.taps > 1 && plan->tap_step == -1;
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;

@@ -26,13 +26,13 @@ union Part {
 struct Place {
   unsigned channel, offset;
 
-  __device__ inline void advance(const falt_cuda_turn &t, unsigned channels, unsigned offsets) {
+  __device__ inline void advance(const falt_cuda_copy &t, unsigned channels, unsigned offsets) {
     channel += channels, offset += offsets;
     if (channel >= t.pitch) channel -= t.pitch, offset += t.pixel - t.pitch;
   }
 };
 
-__device__ inline Part load_part(const falt_cuda_turn &t, const Element *from, Place at, unsigned i, unsigned count) {
+__device__ inline Part load_part(const falt_cuda_copy &t, const Element *from, Place at, unsigned i, unsigned count) {
   Part part = {};
 #pragma unroll
   for (int e = 0; e < PER; e++) {
@@ -52,12 +52,12 @@ __device__ inline void store_part(Element *to, unsigned i, unsigned count, unsig
     if (i + e < count) to[i + e] = part.element[e];
 }
 
-extern "C" __global__ void __launch_bounds__(FALT_CUDA_TURN_THREADS)
-    falt_spread(const __grid_constant__ falt_cuda_turn_args a) {
-  constexpr int AHEAD = 4, STEP = FALT_CUDA_TURN_THREADS * PER;
-  const bool second = blockIdx.x >= a.turn[0].blocks;
-  const falt_cuda_turn &t = a.turn[second];
-  const unsigned first = (blockIdx.x - (second ? a.turn[0].blocks : 0)) * t.rows;
+extern "C" __global__ void __launch_bounds__(FALT_CUDA_COPY_THREADS)
+    falt_pad_channels(const __grid_constant__ falt_cuda_copy_args a) {
+  constexpr int AHEAD = 4, STEP = FALT_CUDA_COPY_THREADS * PER;
+  const bool second = blockIdx.x >= a.copy[0].blocks;
+  const falt_cuda_copy &t = a.copy[second];
+  const unsigned first = (blockIdx.x - (second ? a.copy[0].blocks : 0)) * t.rows;
   const unsigned count = min(t.pixels - first, t.rows) * t.pitch, whole = t.whole ? count / PER * PER : 0;
   const unsigned channels = STEP % t.pitch, offsets = STEP / t.pitch * t.pixel + channels;  // of a step
   const Element *from = (const Element *)t.from + (long long)first * t.pixel;

@@ -1,10 +1,10 @@
 /* Arguments of convert_layout.cu and pad_channels.cu: plain structs for the C compiler and NVRTC. */
-#ifndef FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
-#define FALT_SOLVER_REWRITE_CONVERT_LAYOUT_ARGS_H
+#ifndef FALT_SOLVER_CUDA_COMMON_CONVERT_LAYOUT_ARGS_H
+#define FALT_SOLVER_CUDA_COMMON_CONVERT_LAYOUT_ARGS_H
 
 /* An NCHW tensor, as lines of pixels of each channel, and its NHWC destination: line after line, pixel after pixel,
  * each of `pitch` elements. Or an NHWC tensor, as rows of another pitch. Strides count elements. */
-typedef struct falt_cuda_turn {
+typedef struct falt_cuda_copy {
   const void *from;
   void *to;
   long long channel, line[3]; /* from a channel to the next; lines have up to three axes, the last the fastest */
@@ -15,13 +15,13 @@ typedef struct falt_cuda_turn {
   int whole;      /* whole vectors may be stored, including padding: 16 bytes of a pixel; of rows 4 bytes */
   unsigned columns, line_blocks, blocks; /* blocks along the channels; of a line; of all lines */
   unsigned rows;                         /* pixels of a block where channels are contiguous: 4 divides them */
-} falt_cuda_turn;
+} falt_cuda_copy;
 
-enum { FALT_CUDA_TURNS = 2, FALT_CUDA_TURN_THREADS = 256 };
+enum { FALT_CUDA_COPIES = 2, FALT_CUDA_COPY_THREADS = 256 };
 
 /* Two tensors in one launch: the blocks of the first, then those of the second, which may have none. */
-typedef struct falt_cuda_turn_args {
-  falt_cuda_turn turn[FALT_CUDA_TURNS];
-} falt_cuda_turn_args;
+typedef struct falt_cuda_copy_args {
+  falt_cuda_copy copy[FALT_CUDA_COPIES];
+} falt_cuda_copy_args;
 
 #endif

@@ -53,7 +53,7 @@ __device__ inline uint4 load_row(const char *from, int left) {
 }
 
 // Stores 16 bytes of a pixel's channels; element by element up to the last channel if they are not aligned.
-__device__ inline void store_row(const falt_cuda_turn &t, char *to, unsigned channel, uint4 row) {
+__device__ inline void store_row(const falt_cuda_copy &t, char *to, unsigned channel, uint4 row) {
   typedef typename Word<SIZE>::type Element;
   if (t.whole) {
     *(uint4 *)to = row;
@@ -69,8 +69,8 @@ __device__ inline void store_row(const falt_cuda_turn &t, char *to, unsigned cha
 }
 
 template <int UNIT>
-__device__ inline void turn_square(const falt_cuda_turn &t, const char *from, char *to, unsigned pixel,
-                                   unsigned channel) {
+__device__ inline void transpose_square(const falt_cuda_copy &t, const char *from, char *to, unsigned pixel,
+                                        unsigned channel) {
   uint4 row[EDGE];
 #pragma unroll
   for (int i = 0; i < EDGE; i++) {
@@ -88,8 +88,8 @@ __device__ inline void turn_square(const falt_cuda_turn &t, const char *from, ch
 // ---- the block
 
 template <int UNIT>
-__device__ inline void turn_block(const falt_cuda_turn &t, unsigned block) {
-  const unsigned line = block / t.line_blocks, tile = block % t.line_blocks, down = FALT_CUDA_TURN_THREADS / t.side;
+__device__ inline void transpose_block(const falt_cuda_copy &t, unsigned block) {
+  const unsigned line = block / t.line_blocks, tile = block % t.line_blocks, down = FALT_CUDA_COPY_THREADS / t.side;
   const unsigned width = min(t.side, 4), height = 32 / width, across = t.side / width;  // a warp's squares; warps
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
   const unsigned channel = (tile % t.columns * t.side + warp % across * width + lane % width) * EDGE;
@@ -97,22 +97,22 @@ __device__ inline void turn_block(const falt_cuda_turn &t, unsigned block) {
   if (channel >= t.pitch || pixel >= t.pixels) return;
   const unsigned last = line % t.lines[2], rest = line / t.lines[2];
   const long long at = last * t.line[2] + rest % t.lines[1] * t.line[1] + rest / t.lines[1] * t.line[0];
-  turn_square<UNIT>(t, (const char *)t.from + at * SIZE, (char *)t.to + (long long)line * t.pixels * t.pitch * SIZE,
-                    pixel, channel);
+  transpose_square<UNIT>(t, (const char *)t.from + at * SIZE,
+                         (char *)t.to + (long long)line * t.pixels * t.pitch * SIZE, pixel, channel);
 }
 
-extern "C" __global__ void __launch_bounds__(FALT_CUDA_TURN_THREADS, SIZE == 1 ? 1 : 2)
-    falt_turn(const __grid_constant__ falt_cuda_turn_args a) {
-  const bool second = blockIdx.x >= a.turn[0].blocks;
-  const falt_cuda_turn &t = a.turn[second];
-  const unsigned block = blockIdx.x - (second ? a.turn[0].blocks : 0);
+extern "C" __global__ void __launch_bounds__(FALT_CUDA_COPY_THREADS, SIZE == 1 ? 1 : 2)
+    falt_convert_layout(const __grid_constant__ falt_cuda_copy_args a) {
+  const bool second = blockIdx.x >= a.copy[0].blocks;
+  const falt_cuda_copy &t = a.copy[second];
+  const unsigned block = blockIdx.x - (second ? a.copy[0].blocks : 0);
   await_stream();
   if (t.unit == 16)
-    turn_block<16>(t, block);
+    transpose_block<16>(t, block);
   else if (t.unit == 8)
-    turn_block<8>(t, block);
+    transpose_block<8>(t, block);
   else if (t.unit == 4)
-    turn_block < SIZE<4 ? 4 : SIZE>(t, block);
+    transpose_block < SIZE<4 ? 4 : SIZE>(t, block);
   else
-    turn_block<SIZE>(t, block);
+    transpose_block<SIZE>(t, block);
 }

@@ -1,6 +1,6 @@
 /* What the host passes to expand_factors.cu: a plain struct, read by the C compiler and by NVRTC alike. */
-#ifndef FALT_SOLVER_REWRITE_FACTORS_ARGS_H
-#define FALT_SOLVER_REWRITE_FACTORS_ARGS_H
+#ifndef FALT_SOLVER_CUDA_COMMON_FACTORS_ARGS_H
+#define FALT_SOLVER_CUDA_COMMON_FACTORS_ARGS_H
 
 enum { FALT_CUDA_FACTORS_THREADS = 256 };
 
