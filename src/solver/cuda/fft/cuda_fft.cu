@@ -13,7 +13,8 @@
 //   WHOLE                  1: sums are whole numbers
 //   EPILOGUE               0: the sum, 1: alpha * sum + beta, 2: everything
 //   BLOCKS                 blocks that should fit on a multiprocessor
-//   AXIS                   -1, or the axis along which cuda_fft_kept.cu keeps spectra
+//   AXIS                   -1, or the axis along which cuda_fft_partitioned.cu keeps spectra
+//   WGRAD                  1: the taps are dy, and the outputs dw, summed over images
 
 #include "cuda_fft_tile.cuh"
 
@@ -65,12 +66,11 @@ __device__ inline Complex *kept(Complex *local) {
 // The points' products with the spectrum of each part, added; false if they must not be transformed.
 __device__ inline bool multiply(const Args &a, Block &b, i64 filter, Complex v[SLOTS], Complex *shared) {
   const int parts = PARTS ? a.parts[0] * a.parts[1] * a.parts[2] : 1;
-  const Complex *spectrum = (const Complex *)a.spectra + filter * parts * POINTS + threadIdx.x;
   Complex sums[PARTS ? SLOTS : 1];
 #pragma unroll
   for (int p = 0; PARTS && p < SLOTS; p++) kept(sums)[p] = {0, 0};
 #pragma unroll 1
-  for (int i = 0; i < parts; i++, spectrum += POINTS) {
+  for (int i = 0; i < parts; i++) {
     __syncthreads();
     if (threadIdx.x < 2) set_part(a, b.tile[threadIdx.x], i);
     __syncthreads();
@@ -78,6 +78,7 @@ __device__ inline bool multiply(const Args &a, Block &b, i64 filter, Complex v[S
     load_pair(a, b.tile, v, shared);
     if (!may_transform(v, b.limit)) return false;
     forward<LOG>(v, shared, (const Complex *)a.twiddles);
+    const Complex *spectrum = (const Complex *)a.spectra + (filter * parts + i) * POINTS + threadIdx.x;
 #pragma unroll
     for (int p = 0; p < SLOTS; p++) v[p] = times(v[p], spectrum[p * THREADS]);
     Complex *total = kept(sums);
@@ -95,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft(const __g
   __shared__ Block b;
   Complex *shared = (Complex *)memory;
   const unsigned filter = blockIdx.x / a.pairs;
-  if (threadIdx.x == 0) set_block(a, b, filter, blockIdx.x % a.pairs, 0);
+  if (threadIdx.x == 0) set_block<true>(a, b, filter, blockIdx.x % a.pairs, 0);
   Complex v[SLOTS];
   const bool exact = multiply(a, b, filter, v, shared);
   if (threadIdx.x == 0) a.sums[blockIdx.x] = !exact;
@@ -113,7 +114,10 @@ __device__ inline void sum_tile(const Args &a, const Tile &b, i64 filter) {
     const i64 out[3] = {b.first[0] + i / a.block[2] / a.block[1], b.first[1] + i / a.block[2] % a.block[1],
                         b.first[2] + i % a.block[2]};
     if (out[0] >= a.out[0] || out[1] >= a.out[1] || out[2] >= a.out[2]) continue;
-    finish_one(a, b, out, sum_taps(a, b.x, out, w));
+    double sum = 0;
+#pragma unroll 1
+    for (i64 n = 0; n < (WGRAD ? a.images : 1); n++) sum += sum_taps(a, b.x + n * a.x_batch[0], out, w + n * a.w_image);
+    finish_one(a, b, out, sum);
   }
 }
 
@@ -125,7 +129,8 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS, 2) falt_fft_sums(const
     const unsigned filter = pair / a.pairs;
     __syncthreads();
     const i64 number = pair % a.pairs;
-    if (threadIdx.x < 2) set_tile(a, tile[threadIdx.x], filter, number / a.steps * 2 + threadIdx.x, number % a.steps);
+    if (threadIdx.x < 2)
+      set_tile(a, tile[threadIdx.x], filter, line_of<true>(a, number / a.steps, threadIdx.x), number % a.steps);
     __syncthreads();
 #pragma unroll 1
     for (int i = 0; i < 2; i++) sum_tile(a, tile[i], filter);
@@ -134,6 +139,12 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS, 2) falt_fft_sums(const
 
 // ---- filters
 
+// The offset of a filter's tap.
+__device__ inline i64 tap_offset(const Args &a, i64 tap) {
+  const i64 row = tap / a.taps[2];
+  return tap % a.taps[2] * a.w_axis[2] + row % a.taps[1] * a.w_axis[1] + row / a.taps[1] * a.w_axis[0];
+}
+
 // The largest magnitude of a filter's taps, and their sum. One block a filter.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_about(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char memory[];
@@ -141,10 +152,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_about(con
   const i64 count = a.taps[0] * a.taps[1] * a.taps[2], w = filter_at(a, blockIdx.x);
   double most = 0, sum = 0;
 #pragma unroll 1
-  for (i64 i = threadIdx.x; i < count; i += THREADS) {
-    const i64 at =
-        i % a.taps[2] * a.w_axis[2] + i / a.taps[2] % a.taps[1] * a.w_axis[1] + i / a.taps[2] / a.taps[1] * a.w_axis[0];
-    const double tap = fabs(load<double>(a.w, TYPE_W, w + at));
+  for (i64 i = threadIdx.x; i < count * (WGRAD ? a.images : 1); i += THREADS) {
+    const double tap = fabs(load<double>(a.w, TYPE_W, w + i / count * a.w_image + tap_offset(a, i % count)));
     most = tap > most ? tap : most;
     sum += tap;
   }
@@ -173,30 +182,57 @@ __device__ inline i64 tap_at(const Args &a, const Part &part, int axis, int plac
   return is ? part.tap[axis] + tap : -1;
 }
 
-// The spectrum of a part of a filter. One block a part.
+// The filter's taps of a part at a point of the tile, without its image; false if there is none.
+__device__ inline bool tap_of(const Args &a, const Part &part, const At &at, i64 &offset) {
+  bool is = true;
+#pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const i64 tap = tap_at(a, part, i, at.of[i]);
+    is &= tap >= 0;
+    offset += tap * a.w_axis[i];
+  }
+  return is;
+}
+
+// A part of a filter times two powers of two, through the thread's places in shared memory.
+__device__ inline void load_part(const Args &a, const Part &part, i64 w, double one, double two, int which,
+                                 Complex *shared) {
+  constexpr int LOADS = 4;
+#pragma unroll 1
+  for (int first = 0; first < SLOTS; first += LOADS) {
+    double tap[LOADS];
+#pragma unroll
+    for (int i = 0; i < LOADS; i++) {
+      i64 from = w;
+      const bool is = tap_of(a, part, coordinates(threadIdx.x + ((first + i) << FIRST)), from);
+      tap[i] = is ? load<double>(a.w, TYPE_W, from) : 0;
+    }
+#pragma unroll
+    for (int i = 0; i < LOADS; i++)
+      part_of_point(shared[place<FIRST>(threadIdx.x, first + i)], which) = (Real)(tap[i] * one * two);
+  }
+}
+
+// The spectrum of a part of a filter; of wgrad, of the conjugate of a pair of images of dy. One block a part.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_spectrum(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char memory[];
   Complex *shared = (Complex *)memory, *spectrum = (Complex *)a.spectra + (i64)blockIdx.x * POINTS + threadIdx.x;
   const int parts = a.parts[0] * a.parts[1] * a.parts[2];
-  const i64 filter = blockIdx.x / parts, w = filter_at(a, filter);
   const Part part = part_of(a, blockIdx.x % parts);
-  const int exponent = ((const falt_cuda_fft_filter *)a.about)[filter].exponent;
+  const i64 number = blockIdx.x / parts;
+  const Strand s = WGRAD ? strand_of(a, number) : Strand{number, 0};
+  const i64 w = filter_at(a, s.filter) + 2 * s.pair * a.w_image;
+  const int exponent = -((const falt_cuda_fft_filter *)a.about)[s.filter].exponent;
+  const double one = scalbn(1.0, exponent / 2), two = scalbn(1.0, exponent - exponent / 2);
+  const bool second = WGRAD && 2 * s.pair + 1 < a.images;
+  load_part(a, part, w, one, two, 0, shared);
+  if (second) load_part(a, part, w + a.w_image, -one, two, 1, shared);
   Complex v[SLOTS];
-#pragma unroll 1
-  for (int p = 0; p < SLOTS; p++) {
-    const At at = coordinates(threadIdx.x + (p << FIRST));
-    i64 from = w;
-    bool is = true;
-    for (int i = 0; i < 3; i++) {
-      const i64 tap = tap_at(a, part, i, at.of[i]);
-      is &= tap >= 0;
-      from += tap * a.w_axis[i];
-    }
-    const double tap = is ? scalbn(load<double>(a.w, TYPE_W, from), -exponent) : 0;
-    shared[place<FIRST>(threadIdx.x, p)] = {(Real)tap, 0};
-  }
 #pragma unroll
-  for (int p = 0; p < SLOTS; p++) v[p] = shared[place<FIRST>(threadIdx.x, p)];
+  for (int p = 0; p < SLOTS; p++) {
+    v[p] = shared[place<FIRST>(threadIdx.x, p)];
+    if (!second) v[p].im = 0;
+  }
   forward<LOG>(v, shared, (const Complex *)a.twiddles);
 #pragma unroll
   for (int p = 0; p < SLOTS; p++) spectrum[p * THREADS] = v[p];

@@ -31,6 +31,7 @@ typedef struct falt_cuda_fft_plan {
 typedef bool falt_cuda_fft_chooser(const falt_cuda_fft_problem *problem, const falt_machine *machine,
                                    falt_cuda_fft_tile *best);
 const char *falt_cuda_fft_inapplicable(const falt_ask *ask);
+const char *falt_cuda_fft_wgrad_inapplicable(const falt_ask *ask);
 const char *falt_cuda_fft_plan_choose(falt_cuda_fft_plan *plan, falt_ask *ask, falt_cuda_fft_chooser *choose,
                                       const falt_cuda_fft_kernel *own);
 falt_status falt_cuda_fft_ready(falt_plan *plan);

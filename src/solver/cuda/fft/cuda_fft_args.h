@@ -28,6 +28,8 @@ typedef struct falt_cuda_fft_args {
    * segments of `steps` tiles, which read `inputs` tiles of the input. Pairs of such lines are strands. */
   void *kept, *products;          /* of each strand of a launch: spectra of `inputs` tiles; `steps` sums of products */
   unsigned char *bad;             /* of each strand of a launch, of each of its inputs: 1 if it is not transformed */
+  unsigned strand_pairs;          /* strands of a filter */
+  long long w_image;              /* wgrad: between the images of dy, which are the taps */
   unsigned first_strand, strands; /* of a launch */
   unsigned steps, inputs, segments; /* segments: of an axis */
   double fill;

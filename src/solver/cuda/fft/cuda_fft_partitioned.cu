@@ -6,16 +6,6 @@
 
 #include "cuda_fft_tile.cuh"
 
-// A pair of lines of tiles along AXIS.
-struct Strand {
-  i64 filter, pair;
-};
-
-__device__ inline Strand strand_of(const Args &a, unsigned number) {
-  const i64 all = (i64)a.first_strand + number, pairs = a.pairs / a.steps;
-  return {all / pairs, all % pairs};
-}
-
 // The inputs of a strand that are not zeros beyond the ends.
 struct Live {
   int begin, end;
@@ -55,7 +45,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_keep(cons
   const int input = blockIdx.x % a.inputs;
   if (threadIdx.x == 0) {
     const Strand s = strand_of(a, blockIdx.x / a.inputs);
-    set_block(a, b, s.filter, s.pair, input);
+    set_block<false>(a, b, s.filter, s.pair, input);
     live = live_of(a, s);
     for (int i = 0; i < 2; i++) set_part(a, b.tile[i], 0);
   }
@@ -86,13 +76,11 @@ __device__ inline Complex input_at(const Complex *kept, const Live &live, int in
   return input >= live.begin && input < live.end ? kept[(i64)input * POINTS] : Complex{0, 0};
 }
 
-// Sums of products of GROUP tiles from the first, at one frequency.
+// Adds products of GROUP tiles from the first, at one frequency.
 __device__ inline void sum_products(const Complex *kept, const Complex *taps, int parts, const Live &live, int first,
                                     Complex sum[GROUP]) {
   Complex window[GROUP];
   const int begin = max(0, live.begin - first - (GROUP - 1)), end = min(parts, live.end - first);
-#pragma unroll
-  for (int g = 0; g < GROUP; g++) sum[g] = {0, 0};
 #pragma unroll
   for (int g = 0; g + 1 < GROUP; g++) window[g] = input_at(kept, live, first + begin + g);
 #pragma unroll 1
@@ -107,19 +95,27 @@ __device__ inline void sum_products(const Complex *kept, const Complex *taps, in
     }
 }
 
-// Blocks of neighbouring strands follow each other: they read the same part of the filter's spectra.
+// A unit is a strand, or all strands of a filter whose products are added (WGRAD). Blocks of neighbouring units follow
+// each other: they read the same part of the filter's spectra.
 extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS, sizeof(Real) == 8 ? 1 : 2)
     falt_fft_products(const __grid_constant__ Args a) {
   __shared__ Live live;
-  const unsigned strand = blockIdx.x % a.strands, rest = blockIdx.x / a.strands;
+  const unsigned units = WGRAD ? a.strands / a.strand_pairs : a.strands;
+  const unsigned unit = blockIdx.x % units, rest = blockIdx.x / units, strands = a.strands / units;
   const unsigned groups = (a.steps + GROUP - 1) / GROUP;
   const int first = rest % groups * GROUP, point = rest / groups * PRODUCT_THREADS + threadIdx.x;
-  const Strand s = strand_of(a, strand);
+  const Strand s = strand_of(a, unit * strands);
   if (threadIdx.x == 0) live = live_of(a, s);
   __syncthreads();
-  const Complex *taps = spectrum_at(a.spectra, s.filter * a.parts[AXIS]) + point;
-  Complex *to = spectrum_at(a.products, (i64)strand * a.steps) + point, sum[GROUP];
-  sum_products(spectrum_at(a.kept, (i64)strand * a.inputs) + point, taps, a.parts[AXIS], live, first, sum);
+  const i64 filter = WGRAD ? (i64)unit * strands : s.filter;
+  const Complex *taps = spectrum_at(a.spectra, filter * a.parts[AXIS]) + point;
+  const Complex *kept = spectrum_at(a.kept, (i64)unit * strands * a.inputs) + point;
+  Complex *to = spectrum_at(a.products, (i64)unit * a.steps) + point, sum[GROUP];
+#pragma unroll
+  for (int g = 0; g < GROUP; g++) sum[g] = {0, 0};
+#pragma unroll 1
+  for (unsigned i = 0; i < strands; i++, taps += (i64)a.parts[AXIS] * POINTS, kept += (i64)a.inputs * POINTS)
+    sum_products(kept, taps, a.parts[AXIS], live, first, sum);
 #pragma unroll
   for (int g = 0; g < GROUP; g++)
     if (first + g < a.steps) to[(i64)(first + g) * POINTS] = sum[g];
@@ -140,11 +136,14 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_back(cons
   extern __shared__ __align__(16) unsigned char memory[];
   __shared__ Block b;
   Complex *shared = (Complex *)memory;
-  const unsigned strand = blockIdx.x / a.steps, step = blockIdx.x % a.steps;
-  const Strand s = strand_of(a, strand);
-  if (threadIdx.x == 0) set_block(a, b, s.filter, s.pair, step);
-  const bool bad = reads_bad(a, a.bad + (i64)strand * a.inputs + step) || b.limit == 0;
-  if (threadIdx.x == 0) a.sums[(i64)a.first_strand * a.steps + blockIdx.x] = bad;
+  const unsigned strands = WGRAD ? a.strand_pairs : 1, unit = blockIdx.x / a.steps, step = blockIdx.x % a.steps;
+  const Strand s = strand_of(a, unit * strands);
+  if (threadIdx.x == 0) set_block<true>(a, b, s.filter, s.pair, step);
+  bool bad = false;
+#pragma unroll 1
+  for (unsigned i = 0; i < strands; i++) bad |= reads_bad(a, a.bad + ((i64)unit * strands + i) * a.inputs + step);
+  bad |= b.limit == 0;
+  if (threadIdx.x == 0) a.sums[(i64)(a.first_strand / strands) * a.steps + blockIdx.x] = bad;
   if (bad) return;
   const Complex *from = spectrum_at(a.products, blockIdx.x) + threadIdx.x;
   Complex v[SLOTS];

@@ -59,10 +59,11 @@ static double stage(const falt_cuda_fft_problem *p, const falt_machine *m, const
   return rates->launch + fmax(compute, memory) + 0.3 * fmin(compute, memory);
 }
 
+/* Of wgrad dy are transformed as x are, and the products of a filter's pairs are one sum. */
 static double seconds_of(const falt_cuda_fft_problem *p, const falt_machine *m, const falt_cuda_fft_tile *t) {
   const double pairs = (double)p->filters * (double)falt_ceil_div(t->boxes, 2), points = falt_cuda_fft_points_of(t);
-  const double point = 2.0 * p->real_bytes, columns = (double)(INT64_C(1) << t->log[2]), steps = (double)t->steps;
-  const double wide = falt_cuda_fft_wide(p, m);
+  const double sums = (p->wgrad ? (double)p->filters : pairs) * (double)t->steps;
+  const double point = 2.0 * p->real_bytes, columns = (double)(INT64_C(1) << t->log[2]);
   const bool cached = falt_cuda_fft_kept(p, t) + t->spectra_bytes < 0.5 * m->cache_bytes;
   const double rate = cached ? p->cache_bytes_per_s : m->bytes_per_s, transform = falt_cuda_fft_transform_steps(t);
   const double launches = ceil(pairs / (double)t->strands);
@@ -71,11 +72,14 @@ static double seconds_of(const falt_cuda_fft_problem *p, const falt_machine *m, 
   const double out = 2 * p->y_bytes * falt_cuda_fft_sectors((double)t->block[2], p->y_bytes, p->y_step);
   const double ahead = stage(p, m, t, pairs * l.inputs, transform + rates->load, points * (in + point), rate);
   const double back =
-      stage(p, m, t, pairs * steps, transform + rates->store + (p->far ? rates->far : 0), points * (out + point), rate);
-  const double sums = wide * pairs * l.products * points * 8 / (m->flops * product_share);
-  const double loads = pairs * points * point * 2 * (l.products / t->group + steps) / p->cache_bytes_per_s;
-  const double moved = pairs * points * point * (l.inputs + steps) / rate + t->spectra_bytes / m->bytes_per_s;
-  const double products = rates->launch + fmax(fmax(loads, moved), sums) + 0.3 * fmin(fmax(loads, moved), sums);
+      stage(p, m, t, sums, transform + rates->store + (p->far ? rates->far : 0), points * (out + point), rate);
+  const double flops = falt_cuda_fft_wide(p, m) * pairs * l.products * points * 8;
+  const double arithmetic = flops / (m->flops * product_share);
+  const double loads = points * point * (2 * pairs * l.products / t->group + 2 * sums) / p->cache_bytes_per_s;
+  const double spectra = p->wgrad ? pairs * (double)t->all_parts * points * point : t->spectra_bytes;
+  const double moved = points * point * (pairs * l.inputs + sums) / rate + spectra / (p->wgrad ? rate : m->bytes_per_s);
+  const double memory = fmax(loads, moved);
+  const double products = rates->launch + fmax(memory, arithmetic) + 0.3 * fmin(memory, arithmetic);
   return ahead + back + products + 3 * rates->launch * (launches - 1);
 }
 
@@ -84,15 +88,20 @@ static void complete(const falt_cuda_fft_problem *p, const falt_machine *m, falt
   for (int i = 0; i < 3; i++) lines *= i == t->axis ? 1 : (double)t->tiles[i];
   falt_cuda_fft_set_block(p, m, t);
   t->boxes = (int64_t)fmin(lines, 0x1p40);
-  const double strands = (double)falt_ceil_div(t->boxes, 2);
-  t->pairs = (int64_t)fmin(strands * (double)t->steps, 0x1p40);
+  const double pairs = (double)falt_ceil_div(t->boxes, 2), all = pairs * (double)p->filters;
+  const double spectra = t->spectra_bytes, together = p->wgrad ? pairs : 1;
+  const double bytes = strand_bytes(p, t) + (p->wgrad ? spectra / (double)p->filters : 0);
   const double budget = p->most_bytes < 0 ? kept_bytes : fmin(kept_bytes, 0.5 * (double)p->most_bytes);
-  t->strands = (int64_t)fmax(1, fmin(strands * (double)p->filters, floor(budget / strand_bytes(p, t))));
-  t->group = t->steps > 8 ? 16 : t->steps > 4 ? 8 : 4;
+  t->strands = (int64_t)(together * fmax(1, fmin(all / together, floor(budget / bytes / together))));
+  t->pairs = (int64_t)fmin((p->wgrad ? 1 : pairs) * (double)t->steps, 0x1p40);
+  if (p->wgrad) t->spectra_bytes = (double)t->strands * spectra / (double)p->filters;
+  t->group = t->steps > 8 ? 16 : t->steps > 4 ? 8 : t->steps > 2 ? 4 : t->steps > 1 ? 2 : 1;
   t->rejected = falt_cuda_fft_reason(p, m, t);
   if (t->rejected) return;
   t->seconds = rates->launch + seconds_of(p, m, t);
-  if (!p->known) t->seconds += falt_cuda_fft_filters_of(p, m, t);
+  falt_cuda_fft_tile filters = *t;
+  if (p->wgrad) filters.spectra_bytes = spectra * pairs;
+  if (!p->known) t->seconds += falt_cuda_fft_filters_of(p, m, &filters);
 }
 
 static int64_t common_multiple(int64_t a, int64_t b) {
@@ -145,6 +154,24 @@ static void each_kept(void *context, const axis a[3], const int log[3]) {
   }
 }
 
+/* dy in parts or whole; along the other axes dw are the outputs of one tile. */
+static void each_wgrad(void *context, const axis a[3], const int log[3]) {
+  const search *s = context;
+  for (int way = 0; way < 6; way++) {
+    const int along = way / 2;
+    falt_cuda_fft_tile t = {.axis = along, .segments = 1};
+    bool fits = way % 2 ? set_kept_axis(s->problem, &a[along], &t, along, log[along])
+                        : falt_cuda_fft_set_axis(&a[along], &t, along, log[along], 0) && t.parts[along] == 1;
+    for (int i = 0; i < 3 && fits; i++)
+      fits = i == along || (falt_cuda_fft_set_axis(&a[i], &t, i, log[i], 0) && t.parts[i] == 1 && t.tiles[i] == 1);
+    if (!fits) continue;
+    t.steps = t.tiles[along];
+    t.inputs = t.steps + t.parts[along] - 1;
+    complete(s->problem, s->machine, &t);
+    falt_tile_offer(s->tiles, &t, t.rejected, t.seconds);
+  }
+}
+
 void falt_cuda_fft_each_partitioned(const falt_cuda_fft_problem *p, const falt_machine *m, falt_tile_search *tiles) {
   falt_cuda_fft_each_log(p, each_kept, &(search){p, m, tiles});
 }
@@ -152,5 +179,15 @@ void falt_cuda_fft_each_partitioned(const falt_cuda_fft_problem *p, const falt_m
 bool falt_cuda_fft_choose_partitioned(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *best) {
   falt_tile_search tiles = falt_tile_search_best(best, sizeof *best);
   falt_cuda_fft_each_partitioned(p, m, &tiles);
+  return tiles.found;
+}
+
+void falt_cuda_fft_each_wgrad(const falt_cuda_fft_problem *p, const falt_machine *m, falt_tile_search *tiles) {
+  falt_cuda_fft_each_log(p, each_wgrad, &(search){p, m, tiles});
+}
+
+bool falt_cuda_fft_choose_wgrad(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *best) {
+  falt_tile_search tiles = falt_tile_search_best(best, sizeof *best);
+  falt_cuda_fft_each_wgrad(p, m, &tiles);
   return tiles.found;
 }

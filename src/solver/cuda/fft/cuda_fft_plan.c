@@ -27,16 +27,19 @@ void falt_cuda_fft_start(const falt_cuda_fft_plan *plan, int which, const falt_c
   falt_gpu_start(plan->cuda.base.device->gpu, &launch, parameters);
 }
 
-static void start_filters(const falt_cuda_fft_plan *plan, falt_cuda_fft_args *args, void *stream) {
+/* Those of wgrad are dy, whose spectra follow in several launches. */
+static void start_filters(const falt_cuda_fft_plan *plan, const falt_cuda_fft_args *args, void *stream) {
   const falt_cuda_fft_tile *t = &plan->tile;
   const int64_t filters = args->all_pairs / args->pairs;
   falt_cuda_fft_start(plan, FALT_FFT_ABOUT, args, filters, stream);
-  falt_cuda_fft_start(plan, FALT_FFT_SPECTRUM, args, filters * t->all_parts, stream);
+  if (plan->cuda.base.problem.operation != FALT_BACKWARD_FILTER)
+    falt_cuda_fft_start(plan, FALT_FFT_SPECTRUM, args, filters * t->all_parts, stream);
 }
 
-/* The first tap that stands at the lowest position: a gradient's are backwards. */
+/* The first tap that stands at the lowest position: those of dgrad are backwards. */
 static const void *first_tap(const falt_cuda_fft_plan *plan, const falt_operands *o) {
   const falt_problem *p = &plan->cuda.base.problem;
+  if (p->operation == FALT_BACKWARD_FILTER) return falt_cuda_element(o->output, &p->output);
   const char *taps = falt_cuda_plan_filter(&plan->cuda, o);
   int64_t last = 0;
   for (int i = 0; i < 3 && p->operation == FALT_BACKWARD_DATA; i++)
@@ -48,7 +51,8 @@ static falt_cuda_fft_args args_of(const falt_cuda_fft_plan *plan, const falt_ope
   const falt_problem *p = &plan->cuda.base.problem;
   falt_cuda_fft_args args = plan->args;
   char *memory = plan->known ? plan->known : o->workspace;
-  args.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
+  args.x = p->operation == FALT_BACKWARD_DATA ? falt_cuda_element(o->output, &p->output)
+                                              : falt_cuda_element(o->input, &p->input);
   args.y = falt_cuda_element(falt_result_data(p->operation, o), falt_problem_result(p));
   args.w = first_tap(plan, o);
   args.about = memory + plan->about_at;
@@ -108,7 +112,9 @@ static bool exact_enough(const falt_problem *p) {
 static bool small_steps(const falt_problem *p) {
   const int64_t most = INT64_C(1) << 30;
   for (int i = 0; i < 3; i++)
-    if (p->axis[i].stride >= most || p->axis[i].dilation >= most || p->filter.size[FALT_D + i] >= most) return false;
+    if (p->axis[i].stride >= most || p->axis[i].dilation >= most || p->filter.size[FALT_D + i] >= most ||
+        (p->operation == FALT_BACKWARD_FILTER && p->output.size[FALT_D + i] >= most))
+      return false;
   return true;
 }
 
@@ -132,6 +138,17 @@ const char *falt_cuda_fft_inapplicable(const falt_ask *ask) {
                                                    : NULL;
 }
 
+const char *falt_cuda_fft_wgrad_inapplicable(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  return p->operation != FALT_BACKWARD_FILTER                          ? "it computes wgrad only"
+         : p->filter.size[FALT_C] != 1                                 ? "it sums over one channel only"
+         : p->has_bias                                                 ? "it has no bias gradient"
+         : p->filter.size[FALT_G] > 1 && p->filter.stride[FALT_G] == 0 ? "all channels share the filter"
+         : is_whole(p)                                                 ? "it sums floats only"
+         : !small_steps(p) ? "a stride, a dilation or a filter is longer than 2^30"
+                           : NULL;
+}
+
 /* ---- arguments */
 
 static int64_t stride_of(const falt_tensor *t, int dim) {
@@ -142,37 +159,57 @@ static bool one_filter(const falt_problem *p) {
   return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
 }
 
+/* The operands as a filter's. In wgrad dy are the taps and dw the outputs, so strides and dilations change places. */
+typedef struct roles {
+  const falt_tensor *x, *w, *y;
+  bool forward, wgrad;
+} roles;
+
+static roles roles_of(const falt_problem *p) {
+  switch (p->operation) {
+    case FALT_BACKWARD_DATA:
+      return (roles){&p->output, &p->filter, &p->input, false, false};
+    case FALT_BACKWARD_FILTER:
+      return (roles){&p->input, &p->output, &p->filter, false, true};
+    default:
+      return (roles){&p->input, &p->filter, &p->output, true, false};
+  }
+}
+
 static void set_axis(falt_cuda_fft_args *a, const falt_problem *p, int i) {
-  const falt_tensor *x = falt_problem_factor(p, 0), *y = falt_problem_result(p), *w = &p->filter;
+  const roles r = roles_of(p);
   const falt_axis *axis = &p->axis[i];
-  const bool gradient = p->operation == FALT_BACKWARD_DATA;
-  a->in[i] = x->size[FALT_D + i];
-  a->out[i] = y->size[FALT_D + i];
-  a->taps[i] = w->size[FALT_D + i];
-  a->stride[i] = axis->stride;
-  a->dilation[i] = a->taps[i] > 1 ? axis->dilation : 1;
-  a->pad[i] = gradient ? (a->taps[i] - 1) * a->dilation[i] - axis->pad[0] : axis->pad[0];
+  const bool backwards = p->operation == FALT_BACKWARD_DATA;
+  a->in[i] = r.x->size[FALT_D + i];
+  a->out[i] = r.y->size[FALT_D + i];
+  a->taps[i] = r.w->size[FALT_D + i];
+  a->stride[i] = r.wgrad ? axis->dilation : axis->stride;
+  a->dilation[i] = a->taps[i] == 1 ? 1 : r.wgrad ? axis->stride : axis->dilation;
+  if (r.wgrad && a->out[i] == 1) a->stride[i] = 1;
+  a->pad[i] = backwards ? (a->taps[i] - 1) * a->dilation[i] - axis->pad[0] : axis->pad[0];
   for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
-  a->x_axis[i] = stride_of(x, FALT_D + i);
-  a->y_axis[i] = stride_of(y, FALT_D + i);
-  a->w_axis[i] = gradient ? -stride_of(w, FALT_D + i) : stride_of(w, FALT_D + i);
+  a->x_axis[i] = stride_of(r.x, FALT_D + i);
+  a->y_axis[i] = stride_of(r.y, FALT_D + i);
+  a->w_axis[i] = backwards ? -stride_of(r.w, FALT_D + i) : stride_of(r.w, FALT_D + i);
 }
 
 static void set_args(falt_cuda_fft_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
-  const falt_tensor *x = falt_problem_factor(p, 0), *y = falt_problem_result(p), *w = &p->filter;
+  const roles r = roles_of(p);
   falt_cuda_fft_args *a = &plan->args;
-  *a = (falt_cuda_fft_args){.x_batch = {stride_of(x, FALT_N), stride_of(x, FALT_G)},
-                            .y_batch = {stride_of(y, FALT_N), stride_of(y, FALT_G), stride_of(y, FALT_C)},
-                            .w_batch = {stride_of(w, FALT_G), stride_of(w, FALT_K)},
-                            .groups = (int)w->size[FALT_G],
-                            .filters = (int)w->size[FALT_K],
-                            .one_filter = one_filter(p),
+  *a = (falt_cuda_fft_args){.x_batch = {stride_of(r.x, FALT_N), stride_of(r.x, FALT_G)},
+                            .y_batch = {r.wgrad ? 0 : stride_of(r.y, FALT_N), stride_of(r.y, FALT_G),
+                                        stride_of(r.y, r.wgrad ? FALT_K : FALT_C)},
+                            .w_batch = {stride_of(r.w, FALT_G), stride_of(r.w, r.wgrad ? FALT_C : FALT_K)},
+                            .w_image = r.wgrad ? stride_of(r.w, FALT_N) : 0,
+                            .groups = (int)p->filter.size[FALT_G],
+                            .filters = (int)p->filter.size[FALT_K],
+                            .one_filter = !r.wgrad && one_filter(p),
                             .fill = p->operation == FALT_BACKWARD_DATA ? 0 : p->boundary_value,
                             .epilogue = falt_cuda_epilogue_of(p),
                             .residual = falt_cuda_tensor_of(&p->residual)};
   for (int i = 0; i < 3; i++) set_axis(a, p, i);
-  a->images = p->input.size[FALT_N] * (a->one_filter ? w->size[FALT_G] : 1);
+  a->images = p->input.size[FALT_N] * (a->one_filter ? p->filter.size[FALT_G] : 1);
 }
 
 static void set_tile_args(falt_cuda_fft_plan *plan) {
@@ -190,6 +227,7 @@ static void set_tile_args(falt_cuda_fft_plan *plan) {
   a->inputs = (unsigned)t->inputs;
   a->boxes = t->boxes;
   a->pairs = (unsigned)t->pairs;
+  a->strand_pairs = (unsigned)falt_ceil_div(t->boxes, 2);
   a->all_pairs = (unsigned)(t->pairs * (a->one_filter ? 1 : (int64_t)a->groups * a->filters));
 }
 
@@ -200,22 +238,23 @@ static bool strided(const falt_cuda_fft_args *a) {
 }
 
 static falt_cuda_kernel kernel_of(const falt_cuda_fft_plan *plan) {
-  const falt_problem *p = &plan->cuda.base.problem;
+  const roles r = roles_of(&plan->cuda.base.problem);
   const falt_cuda_fft_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {.source = "cuda_fft.cu", .shared_bytes = (int)t->shared_bytes};
   const falt_cuda_named_define defines[] = {{"LOG_Z", t->log[0]},
                                             {"LOG_Y", t->log[1]},
                                             {"LOG_X", t->log[2]},
-                                            {"TYPE_X", falt_problem_factor(p, 0)->type},
-                                            {"TYPE_Y", falt_problem_result(p)->type},
-                                            {"TYPE_W", p->filter.type},
+                                            {"TYPE_X", r.x->type},
+                                            {"TYPE_Y", r.y->type},
+                                            {"TYPE_W", r.w->type},
                                             {"PARTS", t->all_parts > 1 && t->axis < 0},
                                             {"STRIDED", strided(&plan->args)},
                                             {"WHOLE", plan->whole},
                                             {"EPILOGUE", plan->epilogue},
                                             {"BLOCKS", t->blocks},
                                             {"AXIS", t->axis},
-                                            {"GROUP", t->group}};
+                                            {"GROUP", t->group},
+                                            {"WGRAD", r.wgrad}};
   falt_cuda_defines(&kernel, defines, sizeof defines / sizeof *defines);
   falt_cuda_define(&kernel, "SUM=%s", plan->wide ? "double" : "float");
   return kernel;
@@ -267,18 +306,18 @@ falt_status falt_cuda_fft_ready(falt_plan *base) {
 /* ---- plan */
 
 static bool choose_tile(falt_cuda_fft_plan *plan, const falt_ask *ask, falt_cuda_fft_chooser *choose) {
-  const falt_problem *p = ask->problem;
+  const roles r = roles_of(ask->problem);
   const falt_cuda_fft_args *a = &plan->args;
   const falt_machine machine = falt_cuda_machine(ask->device);
-  const falt_tensor *x = falt_problem_factor(p, 0), *y = falt_problem_result(p);
   falt_cuda_fft_problem problem = {.filters = a->one_filter ? 1 : (int64_t)a->groups * a->filters,
                                    .images = a->images,
                                    .real_bytes = plan->wide ? 8 : 4,
-                                   .x_bytes = (int)falt_type_size(x->type),
-                                   .y_bytes = (int)falt_type_size(y->type),
+                                   .x_bytes = (int)falt_type_size(r.x->type),
+                                   .y_bytes = (int)falt_type_size(r.y->type),
                                    .x_step = falt_max(1, llabs(a->x_axis[2])),
                                    .y_step = falt_max(1, llabs(a->y_axis[2])),
-                                   .known = ask->filter_values != NULL,
+                                   .known = plan->cuda.values != NULL,
+                                   .wgrad = r.wgrad,
                                    .far = plan->epilogue > 1,
                                    .most_bytes = ask->budget->max_workspace,
                                    .cache_bytes_per_s = ask->device->limits.cache_bytes_per_s};
@@ -328,7 +367,7 @@ const char *falt_cuda_fft_plan_choose(falt_cuda_fft_plan *plan, falt_ask *ask, f
   set_args(plan);
   if (!choose_tile(plan, ask, choose)) return plan->tile.rejected ? plan->tile.rejected : "no tile fits";
   set_tile_args(plan);
-  lay_out(plan, ask->filter_values != NULL);
+  lay_out(plan, plan->cuda.values != NULL);
   plan->cuda.base.cost.seconds = plan->tile.seconds;
   return NULL;
 }

@@ -1,6 +1,7 @@
 // Tiles of cuda_fft.cu and cuda_fft_kept.cu: where they stand, loads over every boundary, stores with the epilogue, and
 // the range of numbers that may be transformed.
 // Compile-time parameters: those of cuda_fft.cu; AXIS is -1, or the axis along which spectra of tiles are kept.
+// WGRAD: x and dy are multiplied, and the products of all images added.
 #pragma once
 #include "boundary.cuh"
 #include "convert.cuh"
@@ -165,7 +166,7 @@ __device__ inline Real element(const Args &a, const Tile &b, const At &at) {
 // Any tile, through the thread's places in shared memory: a few loads at a time, in few registers.
 template <bool PLAIN>
 __device__ inline void load_edged(const Args &a, const Tile &b, int which, Complex *shared) {
-  constexpr int LOADS = PLAIN ? 8 : 4;
+  constexpr int LOADS = (PLAIN ? 32 : 16) / sizeof(Real);
 #pragma unroll 1
   for (int first = 0; first < SLOTS; first += LOADS) {
     Real value[LOADS];
@@ -287,6 +288,16 @@ __device__ inline bool may_transform(const Complex v[SLOTS], unsigned limit) {
 
 // ---- blocks
 
+// A pair of lines of tiles along AXIS.
+struct Strand {
+  i64 filter, pair;
+};
+
+__device__ inline Strand strand_of(const Args &a, unsigned number) {
+  const i64 all = (i64)a.first_strand + number;
+  return {all / a.strand_pairs, all % a.strand_pairs};
+}
+
 // What all threads of a block know.
 struct Block {
   Tile tile[2];
@@ -294,11 +305,18 @@ struct Block {
   Back back;
 };
 
+// The line of a tile of a pair. Outputs of wgrad are sums over all images: one line.
+template <bool OUTPUT>
+__device__ inline i64 line_of(const Args &a, i64 pair, int which) {
+  return !OUTPUT || !WGRAD ? 2 * pair + which : which ? a.boxes : 0;
+}
+
 // A pair of tiles of a filter; along AXIS they are tiles `index` of their segments.
+template <bool OUTPUT>
 __device__ inline void set_block(const Args &a, Block &b, i64 filter, i64 pair, i64 index) {
   const falt_cuda_fft_filter about = ((const falt_cuda_fft_filter *)a.about)[filter];
   const int exponent = about.exponent - LOG, half = exponent / 2;
-  for (int i = 0; i < 2; i++) set_tile(a, b.tile[i], filter, 2 * pair + i, index);
+  for (int i = 0; i < 2; i++) set_tile(a, b.tile[i], filter, line_of<OUTPUT>(a, pair, i), index);
   b.limit = about.weight <= LARGE ? magnitude((Real)(LARGE / (about.weight > 1 ? about.weight : 1))) : 0;
   b.back = {(Real)scalbn(1.0, half), (Real)scalbn(1.0, exponent - half)};
 }

@@ -21,6 +21,7 @@ typedef struct falt_cuda_fft_problem {
   int real_bytes;           /* of a sum */
   int x_bytes, y_bytes;     /* of an element in, out */
   int64_t x_step, y_step;   /* elements between neighbouring columns */
+  bool wgrad;               /* products of all images are added, and taps are of each image */
   bool known, far;          /* known: the filter's values are, when planning; far: the epilogue is more than beta */
   int64_t most_bytes;       /* of the workspace; negative: any number */
   double cache_bytes_per_s; /* of the second-level cache */
@@ -58,7 +59,13 @@ void falt_cuda_fft_each_partitioned(const falt_cuda_fft_problem *problem, const 
 bool falt_cuda_fft_choose_partitioned(const falt_cuda_fft_problem *problem, const falt_machine *machine,
                                       falt_cuda_fft_tile *best);
 
-/* ---- shared by both searches */
+/* The same for sums of products over images; the filter may be one part. */
+void falt_cuda_fft_each_wgrad(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                              falt_tile_search *search);
+bool falt_cuda_fft_choose_wgrad(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                                falt_cuda_fft_tile *best);
+
+/* ---- shared by the searches */
 
 typedef struct falt_cuda_fft_axis {
   int64_t out, taps, stride, dilation, reach; /* reach: positions that all outputs read */

@@ -152,7 +152,7 @@ static void test_twiddles(UNUSED void **state) {
 typedef struct shape {
   int log[3];
   falt_type type;
-  int parts, strided, epilogue, blocks, axis, group;
+  int parts, strided, epilogue, blocks, axis, group, wgrad;
 } shape;
 
 static falt_cuda_kernel kernel_of(const shape *s) {
@@ -163,7 +163,7 @@ static falt_cuda_kernel kernel_of(const shape *s) {
                                             {"TYPE_X", s->type},       {"TYPE_Y", s->type},     {"TYPE_W", s->type},
                                             {"PARTS", s->parts},       {"STRIDED", s->strided}, {"WHOLE", whole},
                                             {"EPILOGUE", s->epilogue}, {"BLOCKS", s->blocks},   {"AXIS", s->axis},
-                                            {"GROUP", s->group}};
+                                            {"GROUP", s->group},       {"WGRAD", s->wgrad}};
   falt_cuda_defines(&k, defines, sizeof defines / sizeof *defines);
   falt_cuda_define(&k, "SUM=%s", wide ? "double" : "float");
   return k;
@@ -180,13 +180,14 @@ static shape fitted(shape s, const char *name) {
 /* The sums over the parts of a filter are in local memory: 16 complex numbers. */
 static void test_kernels(UNUSED void **state) {
   static const shape shapes[] = {
-      {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, -1, 0},  {{0, 0, 14}, FALT_F32, 1, 0, 1, 1, -1, 0},
-      {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, -1, 0}, {{0, 7, 7}, FALT_F32, 1, 1, 2, 1, -1, 0},
-      {{4, 5, 5}, FALT_F32, 1, 0, 0, 1, -1, 0},  {{0, 0, 11}, FALT_BF16, 0, 1, 2, 8, -1, 0},
-      {{0, 0, 13}, FALT_F64, 1, 1, 2, 1, -1, 0}, {{0, 6, 6}, FALT_U8, 0, 0, 0, 2, -1, 0},
-      {{0, 4, 5}, FALT_F32, 0, 0, 2, 32, -1, 0}, {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, 2, 16},
-      {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, 0, 16},  {{0, 7, 7}, FALT_F32, 0, 1, 2, 1, 1, 8},
-      {{0, 0, 13}, FALT_F64, 0, 0, 1, 1, 2, 16}, {{0, 0, 12}, FALT_BF16, 0, 0, 0, 4, 2, 4},
+      {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, -1, 0, 0},  {{0, 0, 14}, FALT_F32, 1, 0, 1, 1, -1, 0, 0},
+      {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, -1, 0, 0}, {{0, 7, 7}, FALT_F32, 1, 1, 2, 1, -1, 0, 0},
+      {{4, 5, 5}, FALT_F32, 1, 0, 0, 1, -1, 0, 0},  {{0, 0, 11}, FALT_BF16, 0, 1, 2, 8, -1, 0, 0},
+      {{0, 0, 13}, FALT_F64, 1, 1, 2, 1, -1, 0, 0}, {{0, 6, 6}, FALT_U8, 0, 0, 0, 2, -1, 0, 0},
+      {{0, 4, 5}, FALT_F32, 0, 0, 2, 32, -1, 0, 0}, {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, 2, 16, 0},
+      {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, 0, 16, 0},  {{0, 7, 7}, FALT_F32, 0, 1, 2, 1, 1, 8, 0},
+      {{0, 0, 13}, FALT_F64, 0, 0, 1, 1, 2, 16, 0}, {{0, 0, 12}, FALT_BF16, 0, 0, 0, 4, 2, 4, 0},
+      {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, 2, 1, 1},  {{0, 0, 12}, FALT_F64, 0, 1, 1, 1, 2, 16, 1},
   };
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
