@@ -96,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft(const __g
   __shared__ Block b;
   Complex *shared = (Complex *)memory;
   const unsigned filter = blockIdx.x / a.pairs;
-  if (threadIdx.x == 0) set_block<true>(a, b, filter, blockIdx.x % a.pairs, 0);
+  set_block<true>(a, b, filter, blockIdx.x % a.pairs, 0);
   Complex v[SLOTS];
   const bool exact = multiply(a, b, filter, v, shared);
   if (threadIdx.x == 0) a.sums[blockIdx.x] = !exact;
@@ -128,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS, 2) falt_fft_sums(const
     if (!a.sums[pair]) continue;
     const unsigned filter = pair / a.pairs;
     __syncthreads();
-    const i64 number = pair % a.pairs;
+    const unsigned number = pair % a.pairs;
     if (threadIdx.x < 2)
       set_tile(a, tile[threadIdx.x], filter, line_of<true>(a, number / a.steps, threadIdx.x), number % a.steps);
     __syncthreads();
@@ -219,12 +219,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_spectrum(
   Complex *shared = (Complex *)memory, *spectrum = (Complex *)a.spectra + (i64)blockIdx.x * POINTS + threadIdx.x;
   const int parts = a.parts[0] * a.parts[1] * a.parts[2];
   const Part part = part_of(a, blockIdx.x % parts);
-  const i64 number = blockIdx.x / parts;
-  const Strand s = WGRAD ? strand_of(a, number) : Strand{number, 0};
-  const i64 w = filter_at(a, s.filter) + 2 * s.pair * a.w_image;
+  const unsigned number = blockIdx.x / parts;
+  const Strand s = WGRAD ? strand_of(a, number) : Strand{(unsigned)number, 0};
+  const i64 w = filter_at(a, s.filter) + 2 * (i64)s.pair * a.w_image;
   const int exponent = -((const falt_cuda_fft_filter *)a.about)[s.filter].exponent;
   const double one = scalbn(1.0, exponent / 2), two = scalbn(1.0, exponent - exponent / 2);
-  const bool second = WGRAD && 2 * s.pair + 1 < a.images;
+  const bool second = WGRAD && 2 * (i64)s.pair + 1 < a.images;
   load_part(a, part, w, one, two, 0, shared);
   if (second) load_part(a, part, w + a.w_image, -one, two, 1, shared);
   Complex v[SLOTS];

@@ -21,6 +21,7 @@ typedef struct falt_cuda_fft_args {
   int boundary[3][2];
   long long block[3], tiles[3]; /* outputs of a tile; tiles of an image */
   long long images, boxes;      /* images of a filter; tiles of a filter, in all of them */
+  unsigned image_boxes;         /* tiles of a filter in one image */
   unsigned pairs, all_pairs;    /* pairs of tiles of a filter; of all filters */
   int groups, filters;          /* filters: outputs of a group */
   int one_filter;               /* all channels share it */

@@ -11,8 +11,10 @@ struct Live {
   int begin, end;
 };
 
-__device__ inline void add_live(const Args &a, const Tile &b, Live &live) {
-  const i64 step = a.block[AXIS] * a.stride[AXIS], from = b.first[AXIS] * a.stride[AXIS] - a.pad[AXIS] - a.shift[AXIS];
+// `b` is tile `index` of its segment.
+__device__ inline void add_live(const Args &a, const Tile &b, unsigned index, Live &live) {
+  const i64 step = a.block[AXIS] * a.stride[AXIS];
+  const i64 from = b.first[AXIS] * a.stride[AXIS] - index * step - a.pad[AXIS] - a.shift[AXIS];
   const i64 before = -(from + length_of(AXIS)), rest = a.in[AXIS] - from;
   i64 begin = 0, end = a.inputs;
   if (a.fill == 0 && a.boundary[AXIS][0] == CONSTANT && before >= 0) begin = before / step + 1;
@@ -21,14 +23,11 @@ __device__ inline void add_live(const Args &a, const Tile &b, Live &live) {
   if (end > live.end) live.end = (int)(end < a.inputs ? end : a.inputs);
 }
 
-__device__ inline Live live_of(const Args &a, const Strand &s) {
+__device__ inline Live live_of(const Args &a, const Tile tile[2], unsigned index) {
   Live live = {(int)a.inputs, 0};
 #pragma unroll 1
-  for (int i = 0; i < 2; i++) {
-    Tile b;
-    set_tile(a, b, s.filter, 2 * s.pair + i, 0);
-    if (b.exists) add_live(a, b, live);
-  }
+  for (int i = 0; i < 2; i++)
+    if (tile[i].exists) add_live(a, tile[i], index, live);
   return live;
 }
 
@@ -43,12 +42,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_keep(cons
   __shared__ Live live;
   Complex *shared = (Complex *)memory;
   const int input = blockIdx.x % a.inputs;
-  if (threadIdx.x == 0) {
-    const Strand s = strand_of(a, blockIdx.x / a.inputs);
-    set_block<false>(a, b, s.filter, s.pair, input);
-    live = live_of(a, s);
-    for (int i = 0; i < 2; i++) set_part(a, b.tile[i], 0);
-  }
+  const Strand s = strand_of(a, blockIdx.x / a.inputs);
+  set_block<false>(a, b, s.filter, s.pair, input);
+  if (threadIdx.x < 2) set_part(a, b.tile[threadIdx.x], 0);
+  __syncthreads();
+  if (threadIdx.x == 0) live = live_of(a, b.tile, input);
   __syncthreads();
   const bool dead = input < live.begin || input >= live.end;
   Complex v[SLOTS];
@@ -71,27 +69,32 @@ __device__ inline void add_product(Complex &sum, Complex a, Complex b) {
   sum.im = fma(a.re, b.im, fma(a.im, b.re, sum.im));
 }
 
-// The spectra of GROUP neighbouring tiles are in registers: that of input i is in slot i % GROUP.
 __device__ inline Complex input_at(const Complex *kept, const Live &live, int input) {
   return input >= live.begin && input < live.end ? kept[(i64)input * POINTS] : Complex{0, 0};
 }
 
-// Adds products of GROUP tiles from the first, at one frequency.
+// Adds products of GROUP tiles from the first, at one frequency. The spectra of GROUP neighbouring inputs are in
+// registers; the next one is loaded before the products with these.
 __device__ inline void sum_products(const Complex *kept, const Complex *taps, int parts, const Live &live, int first,
                                     Complex sum[GROUP]) {
   Complex window[GROUP];
   const int begin = max(0, live.begin - first - (GROUP - 1)), end = min(parts, live.end - first);
+  if (begin >= end) return;
 #pragma unroll
-  for (int g = 0; g + 1 < GROUP; g++) window[g] = input_at(kept, live, first + begin + g);
+  for (int g = 0; g < GROUP; g++) window[g] = input_at(kept, live, first + begin + g);
+  Complex tap = taps[(i64)begin * POINTS];
 #pragma unroll 1
   for (int part = begin; part < end; part += GROUP)
 #pragma unroll
     for (int q = 0; q < GROUP; q++) {
-      if (part + q >= end) break;
-      window[(q + GROUP - 1) % GROUP] = input_at(kept, live, first + part + q + GROUP - 1);
-      const Complex tap = taps[(i64)(part + q) * POINTS];
+      const int next = part + q + 1;
+      if (next > end) break;
+      const Complex input = next < end ? input_at(kept, live, first + next + GROUP - 1) : Complex{0, 0};
+      const Complex next_tap = taps[(i64)(next < end ? next : part) * POINTS];
 #pragma unroll
       for (int g = 0; g < GROUP; g++) add_product(sum[g], window[(q + g) % GROUP], tap);
+      window[q] = input;
+      tap = next_tap;
     }
 }
 
@@ -100,12 +103,15 @@ __device__ inline void sum_products(const Complex *kept, const Complex *taps, in
 extern "C" __global__ void __launch_bounds__(PRODUCT_THREADS, sizeof(Real) == 8 ? 1 : 2)
     falt_fft_products(const __grid_constant__ Args a) {
   __shared__ Live live;
+  __shared__ Tile tile[2];
   const unsigned units = WGRAD ? a.strands / a.strand_pairs : a.strands;
   const unsigned unit = blockIdx.x % units, rest = blockIdx.x / units, strands = a.strands / units;
   const unsigned groups = (a.steps + GROUP - 1) / GROUP;
   const int first = rest % groups * GROUP, point = rest / groups * PRODUCT_THREADS + threadIdx.x;
   const Strand s = strand_of(a, unit * strands);
-  if (threadIdx.x == 0) live = live_of(a, s);
+  if (threadIdx.x < 2) set_tile(a, tile[threadIdx.x], s.filter, line_of<false>(a, s.pair, threadIdx.x), 0);
+  __syncthreads();
+  if (threadIdx.x == 0) live = live_of(a, tile, 0);
   __syncthreads();
   const i64 filter = WGRAD ? (i64)unit * strands : s.filter;
   const Complex *taps = spectrum_at(a.spectra, filter * a.parts[AXIS]) + point;
@@ -138,7 +144,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_back(cons
   Complex *shared = (Complex *)memory;
   const unsigned strands = WGRAD ? a.strand_pairs : 1, unit = blockIdx.x / a.steps, step = blockIdx.x % a.steps;
   const Strand s = strand_of(a, unit * strands);
-  if (threadIdx.x == 0) set_block<true>(a, b, s.filter, s.pair, step);
+  set_block<true>(a, b, s.filter, s.pair, step);
   bool bad = false;
 #pragma unroll 1
   for (unsigned i = 0; i < strands; i++) bad |= reads_bad(a, a.bad + ((i64)unit * strands + i) * a.inputs + step);

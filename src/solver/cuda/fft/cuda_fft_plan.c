@@ -226,6 +226,7 @@ static void set_tile_args(falt_cuda_fft_plan *plan) {
   a->steps = (unsigned)t->steps;
   a->inputs = (unsigned)t->inputs;
   a->boxes = t->boxes;
+  a->image_boxes = (unsigned)(t->boxes / a->images);
   a->pairs = (unsigned)t->pairs;
   a->strand_pairs = (unsigned)falt_ceil_div(t->boxes, 2);
   a->all_pairs = (unsigned)(t->pairs * (a->one_filter ? 1 : (int64_t)a->groups * a->filters));

@@ -48,28 +48,33 @@ struct Tile {
 };
 
 // What a tile number counts along an axis: tiles, or segments of several tiles along AXIS.
-__device__ inline i64 radix_of(const Args &a, int axis) {
-  return axis == AXIS ? a.segments : a.tiles[axis];
+__device__ inline unsigned radix_of(const Args &a, int axis) {
+  return axis == AXIS ? a.segments : (unsigned)a.tiles[axis];
 }
 
-// Tile `number` of a filter: tiles of one image follow each other. Along AXIS it is tile `index` of a segment.
-__device__ inline void set_tile(const Args &a, Tile &b, i64 filter, i64 number, i64 index) {
-  b.exists = number < a.boxes;
-  b.fill = b.exists ? a.fill : 0;
-  if (!b.exists) number = 0;
-  i64 tile = number % (a.boxes / a.images);
-  const i64 image = number / (a.boxes / a.images);
-  const i64 n = a.one_filter ? image / a.groups : image, g = a.one_filter ? image % a.groups : filter / a.filters;
-  const i64 k = a.one_filter ? 0 : filter % a.filters;
+__device__ inline void set_image(const Args &a, Tile &b, unsigned filter, unsigned image) {
+  const unsigned groups = a.groups, filters = a.filters;
+  const unsigned n = a.one_filter ? image / groups : image, g = a.one_filter ? image % groups : filter / filters;
+  const unsigned k = a.one_filter ? 0 : filter % filters;
   b.x = n * a.x_batch[0] + g * a.x_batch[1];
   b.y = n * a.y_batch[0] + g * a.y_batch[1] + k * a.y_batch[2];
   b.residual = n * a.residual.stride[0] + g * a.residual.stride[1] + k * a.residual.stride[2];
-  b.channel = g * a.filters + k;
+  b.channel = (i64)g * filters + k;
+}
+
+// Tile `number` of a filter: tiles of one image follow each other. Along AXIS it is tile `index` of a segment.
+__device__ inline void set_tile(const Args &a, Tile &b, unsigned filter, unsigned number, unsigned index) {
+  b.exists = number < a.boxes;
+  b.fill = b.exists ? a.fill : 0;
+  if (!b.exists) number = 0;
+  unsigned tile = number % a.image_boxes;
+  set_image(a, b, filter, number / a.image_boxes);
   for (int i = 2; i >= 0; i--) {
-    i64 at = tile % radix_of(a, i);
+    const unsigned radix = radix_of(a, i);
+    i64 at = tile % radix;
+    tile /= radix;
     if (i == AXIS) at = at * a.steps + index;
     b.first[i] = at * a.block[i];
-    tile /= radix_of(a, i);
     const i64 rest = a.out[i] - b.first[i], outputs = rest < a.block[i] ? rest : a.block[i];
     b.limit[i] = b.exists && outputs > 0 ? (int)((outputs - 1) * a.stride[i]) + 1 : 0;
   }
@@ -142,36 +147,54 @@ __device__ inline void load_inside(const Args &a, const Tile &b, int which, Comp
   }
 }
 
-// The element at a point of any tile. PLAIN: points outside the input are constant.
-template <bool PLAIN>
-__device__ inline Real element(const Args &a, const Tile &b, const At &at) {
-  i64 to = b.base;
-  bool is = b.exists;
+// The points of a tile in the input, in registers.
+struct Edge {
+  i64 base;
+  int begin[3], count[3];
+  Real fill;
+};
+
+__device__ inline Edge edge_of(const Tile &b) {
+  Edge e = {b.base, {}, {}, (Real)b.fill};
 #pragma unroll
   for (int i = 0; i < 3; i++) {
-    i64 u = at.of[i];
-    const bool inside = u >= b.begin[i] && u < b.end[i];
-    if (PLAIN || length_of(i) == 1) {
-      is &= inside;
-    } else if (!inside) {
-      const i64 folded = fold<i64>(a.boundary[i][0], a.boundary[i][1], a.in[i], b.from[i] + u);
-      is &= folded >= 0;
-      u = folded - b.from[i];
-    }
-    if (length_of(i) > 1) to += u * a.x_axis[i];
+    e.begin[i] = b.begin[i];
+    e.count[i] = b.exists ? b.end[i] - b.begin[i] : 0;
   }
-  return is ? load<Real>(a.x, TYPE_X, to) : (Real)b.fill;
+  return e;
+}
+
+// The element at a point of any tile. PLAIN: points outside the input are constant.
+template <bool PLAIN>
+__device__ inline Real element(const Args &a, const Tile &b, const Edge &e, const At &at) {
+  i64 to = e.base;
+  bool is = true;
+#pragma unroll
+  for (int i = 0; i < 3; i++) {
+    const bool inside = (unsigned)(at.of[i] - e.begin[i]) < (unsigned)e.count[i];
+    if (PLAIN || inside || length_of(i) == 1) {
+      is &= inside;
+      if (length_of(i) > 1) to += at.of[i] * a.x_axis[i];
+    } else {
+      const i64 folded = fold<i64>(a.boundary[i][0], a.boundary[i][1], a.in[i], b.from[i] + at.of[i]);
+      is &= folded >= 0 && b.exists;
+      to += (folded - b.from[i]) * a.x_axis[i];
+    }
+  }
+  return is ? load<Real>(a.x, TYPE_X, to) : e.fill;
 }
 
 // Any tile, through the thread's places in shared memory: a few loads at a time, in few registers.
 template <bool PLAIN>
 __device__ inline void load_edged(const Args &a, const Tile &b, int which, Complex *shared) {
   constexpr int LOADS = (PLAIN ? 32 : 16) / sizeof(Real);
+  const Edge e = edge_of(b);
 #pragma unroll 1
   for (int first = 0; first < SLOTS; first += LOADS) {
     Real value[LOADS];
 #pragma unroll
-    for (int i = 0; i < LOADS; i++) value[i] = element<PLAIN>(a, b, coordinates(threadIdx.x + ((first + i) << FIRST)));
+    for (int i = 0; i < LOADS; i++)
+      value[i] = element<PLAIN>(a, b, e, coordinates(threadIdx.x + ((first + i) << FIRST)));
 #pragma unroll
     for (int i = 0; i < LOADS; i++) part_of_point(shared[place<FIRST>(threadIdx.x, first + i)], which) = value[i];
   }
@@ -290,11 +313,11 @@ __device__ inline bool may_transform(const Complex v[SLOTS], unsigned limit) {
 
 // A pair of lines of tiles along AXIS.
 struct Strand {
-  i64 filter, pair;
+  unsigned filter, pair;
 };
 
 __device__ inline Strand strand_of(const Args &a, unsigned number) {
-  const i64 all = (i64)a.first_strand + number;
+  const unsigned all = a.first_strand + number;
   return {all / a.strand_pairs, all % a.strand_pairs};
 }
 
@@ -307,16 +330,17 @@ struct Block {
 
 // The line of a tile of a pair. Outputs of wgrad are sums over all images: one line.
 template <bool OUTPUT>
-__device__ inline i64 line_of(const Args &a, i64 pair, int which) {
-  return !OUTPUT || !WGRAD ? 2 * pair + which : which ? a.boxes : 0;
+__device__ inline unsigned line_of(const Args &a, unsigned pair, unsigned which) {
+  return !OUTPUT || !WGRAD ? 2 * pair + which : which ? (unsigned)a.boxes : 0;
 }
 
-// A pair of tiles of a filter; along AXIS they are tiles `index` of their segments.
+// A pair of tiles of a filter; along AXIS they are tiles `index` of their segments. For all threads, before a barrier.
 template <bool OUTPUT>
-__device__ inline void set_block(const Args &a, Block &b, i64 filter, i64 pair, i64 index) {
+__device__ inline void set_block(const Args &a, Block &b, unsigned filter, unsigned pair, unsigned index) {
+  if (threadIdx.x < 2) set_tile(a, b.tile[threadIdx.x], filter, line_of<OUTPUT>(a, pair, threadIdx.x), index);
+  if (threadIdx.x != THREADS - 1) return;
   const falt_cuda_fft_filter about = ((const falt_cuda_fft_filter *)a.about)[filter];
   const int exponent = about.exponent - LOG, half = exponent / 2;
-  for (int i = 0; i < 2; i++) set_tile(a, b.tile[i], filter, line_of<OUTPUT>(a, pair, i), index);
   b.limit = about.weight <= LARGE ? magnitude((Real)(LARGE / (about.weight > 1 ? about.weight : 1))) : 0;
   b.back = {(Real)scalbn(1.0, half), (Real)scalbn(1.0, exponent - half)};
 }
@@ -324,13 +348,14 @@ __device__ inline void set_block(const Args &a, Block &b, i64 filter, i64 pair, 
 // The way back from the products, and the outputs.
 __device__ inline void finish_pair(const Args &a, const Block &b, Complex v[SLOTS], Complex *shared) {
   inverse<LOG>(v, shared, (const Complex *)a.twiddles);
+  const Back back = b.back;
   if (EPILOGUE < 2 && !STRIDED) {
-    store_tile(a, b.tile[0], v, 0, b.back);
-    store_tile(a, b.tile[1], v, 1, b.back);
+    store_tile(a, b.tile[0], v, 0, back);
+    store_tile(a, b.tile[1], v, 1, back);
     return;
   }
 #pragma unroll
   for (int p = 0; p < SLOTS; p++) shared[place<FIRST>(threadIdx.x, p)] = v[p];
 #pragma unroll 1
-  for (int i = 0; i < 2; i++) finish_tile(a, b.tile[i], shared, i, b.back);
+  for (int i = 0; i < 2; i++) finish_tile(a, b.tile[i], shared, i, back);
 }

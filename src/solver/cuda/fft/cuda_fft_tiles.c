@@ -15,7 +15,7 @@ static const falt_cuda_fft_rates *const rates = &falt_cuda_fft_rates_of_points;
 static const double most_kept = 0x1p32;
 
 const falt_cuda_fft_rates falt_cuda_fft_rates_of_points = {
-    .issue_share = 0.45, .load = 14, .store = 10, .far = 60, .launch = 2e-6};
+    .issue_share = 0.5, .load = 14, .store = 10, .far = 60, .launch = 2e-6};
 
 typedef falt_cuda_fft_axis axis;
 
