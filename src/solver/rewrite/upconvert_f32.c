@@ -435,8 +435,9 @@ static double estimate(const upconvert_plan *plan, const falt_device *device) {
   const double memory = falt_roofline(device, FALT_F32, 0, 1, falt_problem_bytes(p));
   const double pieces = (double)piece_count(plan), filter = (double)plan->filter_bytes;
   const double times = sums_pieces(p) ? 3 * pieces - 2 : plan->values || p->filter.type == FALT_F32 ? 0 : 1;
+  const falt_backend *backend = falt_backend_of(device);
   const double converting =
-      times > 0 ? (sums_pieces(p) ? falt_downconvert_flops : falt_upconvert_flops)(&p->filter) : 0;
+      times > 0 ? (sums_pieces(p) ? backend->downconvert_flops : backend->upconvert_flops)(&p->filter) : 0;
   const double moving = times > 0 ? falt_roofline(device, FALT_F32, converting, 1, times * filter) : 0;
   return moving + fmax(memory, pieces_seconds(plan, device, plan->spread));
 }

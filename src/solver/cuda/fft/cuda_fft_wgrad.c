@@ -42,14 +42,11 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return falt_cuda_fft_plan_choose((falt_cuda_fft_plan *)base, ask, falt_cuda_fft_choose_wgrad, own);
 }
 
-static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_cuda_steps steps = {sizeof(falt_cuda_fft_plan),
-                                        {execute, print, falt_cuda_fft_destroy, falt_cuda_fft_ready},
-                                        falt_cuda_fft_wgrad_inapplicable,
-                                        choose};
-  return falt_cuda_plan_make(&steps, solver, ask);
-}
+static const falt_plan_steps steps = {sizeof(falt_cuda_fft_plan),
+                                      {execute, print, falt_cuda_fft_destroy, falt_cuda_fft_ready},
+                                      falt_cuda_fft_wgrad_inapplicable,
+                                      choose};
 
 extern const falt_solver falt_solver_cuda_fft_wgrad;
 const falt_solver falt_solver_cuda_fft_wgrad = {
-    .name = "cuda-fft-wgrad", .device_kind = "cuda", .plan = plan_wgrad, .mixes = true};
+    .name = "cuda-fft-wgrad", .device_kind = "cuda", .plan = falt_cuda_plan_make, .steps = &steps, .mixes = true};
