@@ -69,7 +69,7 @@ enum {
       "filters of many taps, by fast Fourier transforms in tiles (overlap-save)")                                      \
   ROW(cuda_fft_partitioned, FILTERS | DEPTHWISE | FORWARD | DATA,                                                      \
       "filters longer than a tile, by transforms whose spectra are kept (partitioned overlap-save)")                   \
-  ROW(cuda_running_sums, FILTERS | FORWARD, "box filters, in a time that does not depend on their size")               \
+  ROW(cuda_running_sums, FILTERS | DEPTHWISE | FORWARD, "box filters, in a time that does not depend on their size")               \
   ROW(cuda_fft_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, by fast Fourier transforms")          \
   ROW(cuda_direct_nchw, ANY | FORWARD, "layers of few input channels with fused max pooling")                          \
   ROW(split_pool, POOLED | FORWARD, "layers with max pooling, as two problems")                                        \

@@ -136,6 +136,7 @@ static const struct {
     {"grouped-wgrad", "backward-filter n=16 c=256 h=128 w=128 r=7 s=7 pad=3 groups=64 k=256 layout=nhwc"},
     {"dgrad-pixelfold", "backward-data n=16 c=3 h=512 w=512 k=64 r=7 s=7 pad=3 stride=2 layout=nhwc"},
     {"fprop-pixelfold", "forward n=8 c=64 h=256 w=256 k=3 r=9 s=9 pad=4 layout=nhwc"},
+    {"dgrad-nchw", "backward-data n=16 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 stride=2 type=bf16"},
     {"dgrad-col2im", "backward-data n=16 c=3 h=512 w=512 k=64 r=7 s=7 pad=3 stride=2 layout=nhwc"},
     {"wgrad-fewchannels", "backward-filter n=16 c=3 h=512 w=512 k=64 r=7 s=7 pad=3 stride=2 layout=nhwc"},
     {"pooling", "maxpool n=16 c=256 h=256 w=256 r=31 s=31 pad=15 layout=nhwc"},

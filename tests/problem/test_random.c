@@ -45,7 +45,7 @@ static void test_lines_are_the_same_everywhere(void **state) {
     falt_problem_random(seed, line, sizeof line);
     for (const char *at = line; *at; at++) hash = hash * 31 + (unsigned char)*at;
   }
-  assert_int_equal(hash, UINT64_C(0xe00be2dea89ebcac));
+  assert_int_equal(hash, UINT64_C(0xbb39671b237bff51));
 }
 
 /* ---- what comes */

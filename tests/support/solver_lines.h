@@ -47,6 +47,7 @@ static const char *const solver_lines[] = {
     "forward n=2 c=64 h=9 w=9 k=64 r=3 s=3 pad=1 type=s16 out-type=s16 alpha=0.001 residual=1",
     "backward-data n=2 c=70 h=13 w=29 k=64 r=3 s=3 pad=1 stride=2 type=bf16 layout=nhwc",
     "backward-data n=2 c=10 h=14 w=13 k=70 r=3 s=3 pad=1 stride=2 type=f32",
+    "backward-data n=2 c=10 h=14 w=13 k=70 r=3 s=3 pad=1 stride=2 type=bf16",
     "backward-data n=1 c=40 h=5 w=6 k=40 r=3 s=3 pad=7 boundary=reflect101 groups=40 type=f32 layout=nhwc",
     "backward-data n=2 c=3 h=19 w=30 k=40 r=7 s=7 pad=3 stride=2 type=f32 layout=nhwc",
     "backward-data n=1 c=3 h=16 w=24 k=70 r=8 s=8 stride=8 type=f32 layout=nhwc",
