@@ -20,7 +20,9 @@ enum {
   LEAST_BLOCK = 6 /* the same for vectors, whose blocks are smaller */,
   LEAST_SPAN = 64,
   LEAST_PART = FALT_TILES_ROWS /* positions */,
-  AGAIN = 1 << 16 /* bytes that a thread packs in the time of a barrier */
+  AGAIN = 1 << 16,  /* bytes that a thread packs in the time of a barrier */
+  NEAR_THREADS = 2, /* between whose caches panels move as fast as they are packed */
+  FAR = 8           /* bytes that a thread packs while it loads one that another of many threads has packed */
 };
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -120,7 +122,8 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
                          : !falt_tensor_unit(&p->input, FALT_C) ? apart
                          : falt_tiles_converts(plan)            ? converted
                                                                 : per_byte * (double)plan->element;
-  const double packing = plan->packed ? 0 : falt_tiles_packing_work(plan);
+  const double again = plan->in_time ? (double)plan->blocks.count : 1;
+  const double packing = plan->packed ? 0 : again * falt_tiles_packing_work(plan);
   const double copies =
       parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
   const double work = tiles * (products + sums + results + per_tile) + copies;
@@ -278,10 +281,12 @@ static void set_tasks(falt_tiles_plan *plan) {
 }
 
 /* Whether tasks pack their own panels: each panel is used once, or packing it again takes less time than a barrier of
- * all threads between packing and products. */
+ * all threads between packing and products, and than loading panels from the caches of other cores. */
 static bool packs_in_time(const falt_tiles_plan *plan) {
-  const int64_t bytes = falt_tiles_groups(plan) * plan->panels * (int64_t)plan->panel;
-  return (plan->blocks.count - 1) * bytes <= AGAIN * falt_threads_count(plan->base.device->threads);
+  const int64_t bytes = falt_tiles_groups(plan) * plan->panels * (int64_t)plan->panel, blocks = plan->blocks.count;
+  const int64_t threads = falt_threads_count(plan->base.device->threads);
+  const int64_t loaded = threads > NEAR_THREADS ? FAR * falt_min(blocks, threads) * bytes : 0; /* by all threads */
+  return (blocks - 1) * bytes <= AGAIN * threads + loaded;
 }
 
 static void lay_memory(falt_tiles_plan *plan, bool given) {
