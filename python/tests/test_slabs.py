@@ -56,3 +56,67 @@ def test_slabs_are_taken(random, monkeypatch):
     assert np.array_equal(ours.gaussian_filter(x.T, 1.5), theirs.gaussian_filter(x.T, 1.5)) and taken[-1] is not None
     want = theirs.gaussian_filter(x, 2)
     assert ours.gaussian_filter(x, 2, output=x) is x and np.array_equal(x, want)  # the input is the output
+
+
+def test_every_thread_takes_slabs(random, monkeypatch):
+    """The result is one thread's, whoever computes which slab; threads get the settings of the caller."""
+    import threading
+
+    import faltung
+
+    seen, slab = set(), _slabs._slab
+    barrier = threading.Barrier(3)
+
+    def watched(*arguments):
+        if threading.get_ident() not in seen:
+            seen.add(threading.get_ident())
+            barrier.wait(20)
+        slab(*arguments)
+
+    x = random.random((300, 90))
+    with faltung.threads(1):
+        want = ours.uniform_filter(x, 7)
+    monkeypatch.setattr(_slabs, "_slab", watched)
+    with faltung.threads(3), faltung.budget(method="direct"):
+        got = ours.uniform_filter(x, 7)
+        assert faltung.plan("correlate h=64 w=64 r=3 s=3").device.threads == 3
+    assert len(seen) == 3 and np.allclose(got, want, rtol=1e-14)
+
+
+def test_a_failure_ends_every_thread(random, monkeypatch):
+    import threading
+
+    import faltung
+
+    def fails(*arguments):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_slabs, "_slab", fails)
+    before = threading.active_count()
+    with faltung.threads(3), pytest.raises(KeyboardInterrupt):
+        ours.gaussian_filter(random.random((300, 90)), 2)
+    assert threading.active_count() == before
+
+
+def test_means_of_whole_numbers_are_exact(random):
+    """Sums are divided once: flat parts keep their value, beside constants beyond, too."""
+    x = np.full((64, 70, 9), 5.0)
+    assert (ours.uniform_filter(x, (31, 7, 3)) == 5).all()
+    assert (ours.uniform_filter(x, (31, 7, 3), mode="constant", cval=5) == 5).all()
+    y = random.integers(0, 99, (80, 90)).astype("f8")
+    for cval in (3.0, -7.25):
+        got, want = (m.uniform_filter(y, 7, mode="constant", cval=cval) for m in (ours, theirs))
+        assert np.allclose(got, want, rtol=1e-13)
+
+
+def test_a_volume_s_pass_along_slices_is_planned_as_an_image_s(random):
+    """Axes without taps that lie together are one axis of the problem."""
+    from faltung import _plan
+
+    x = random.random((12, 20, 30))
+    for axis, sizes in ((0, (1, 12, 600)), (1, (12, 20, 30)), (2, (1, 240, 30))):
+        _plan.cache.clear()
+        got = ours.correlate1d(x, [1.0, 2.0, 4.0], axis)
+        assert np.allclose(got, theirs.correlate1d(x, [1.0, 2.0, 4.0], axis), rtol=1e-14)
+        (pieces,) = _plan.cache._plans.values()
+        assert tuple(pieces.plan.problem.struct.input.size)[3:] == sizes

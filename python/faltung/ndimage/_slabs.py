@@ -1,21 +1,25 @@
 """Passes over slabs of rows, in host memory: what lies between two passes stays in the cache, and no pass needs new pages.
 
-f32, f64 and u8 arrays go through. Bytes are exact without sums in f64: f32 sums have an error below 1/512, so 256 times
+f32, f64 and u8 arrays go through. Each thread takes slab after slab, with memory of its own. Bytes are exact without sums in f64: f32 sums have an error below 1/512, so 256 times
 the sum, rounded to u16, has scipy's byte in its upper half unless the lower one is 0; those few are added as scipy adds.
 """
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._arrays import Numpy
-from .._filter import Kernel, rows_beyond, run, trim
+from .._device import cpu
+from .._filter import Kernel, is_plain_value, rows_beyond, run, trim
+from .._settings import current
 from ._linear import cut, line_order
 
 SLAB = 1 << 18  # elements
+SHARE = 4  # slabs of each thread, at least
 LEAST = 1 << 20  # smaller arrays take whole passes
 WRAP = 4
 MOST_TAPS = 113  # (taps + 2) rounding errors of 2^-24, times 256 * 255, stay below 0.45
@@ -25,7 +29,7 @@ Stage = Callable[["_Step", np.ndarray, "_Room"], None]
 
 
 class _Room:
-    """Memory that every slab uses again."""
+    """Memory that every slab of a thread uses again."""
 
     def __init__(self):
         self._arrays: dict[Any, np.ndarray] = {}
@@ -53,12 +57,16 @@ def chain(item: Any, passes: list, cval: float) -> np.ndarray | None:
     array, dtype = item.array, item.dtype
     if item.library is not Numpy or dtype != item.out_dtype or not dtype.isnative or array.size < LEAST:
         return None
+    if not all(is_plain_value(one.kernel(cval)) for one in passes):
+        return None
     stages = [_stage(dtype, one, cval) for one in passes]
     along = [one for one in passes if one.axis == 0]
     if None in stages or len(along) > 1 or (len(passes) == 1 and dtype.kind == "f"):
         return None
     rows = array.shape[0]
-    count = max(SLAB * rows // array.size, 1)
+    settings = current.get()
+    threads = cpu(settings.threads, settings.isa).threads
+    count = max(min(SLAB * rows // array.size, -(-rows // (SHARE * threads))), 1)
     if along:
         if along[0].boundary == WRAP or rows < 2 * along[0].taps.size:
             return None
@@ -66,21 +74,76 @@ def chain(item: Any, passes: list, cval: float) -> np.ndarray | None:
     out = item.out if item.out is not None else np.empty(array.shape, dtype)
     if type(out) is not np.ndarray or out.dtype != dtype or np.may_share_memory(array, out):
         out = np.empty(array.shape, dtype)
-    room = _Room()
-    for begin in range(0, rows, count):
-        _slab(array, out, (begin, min(begin + count, rows)), list(zip(passes, stages)), cval, room)
+    steps = list(zip(passes, stages, [cval] * len(passes)))
+    if dtype.itemsize == 8:
+        steps = _divided_at_last(steps)
+    begins = list(range(0, rows, count))[::-1]
+
+    def work() -> None:
+        room = _Room()
+        while begins:
+            try:
+                begin = begins.pop()
+            except IndexError:
+                return
+            _slab(array, out, (begin, min(begin + count, rows)), steps, room)
+
+    _in_threads(min(threads, len(begins)), work, begins.clear)
     return out
 
 
-def _slab(array: np.ndarray, out: np.ndarray, rows: tuple[int, int], steps: list, cval: float, room: _Room) -> None:
+def _in_threads(count: int, work: Callable[[], None], end: Callable[[], None]) -> None:
+    """work() in so many threads, the caller's among them, whose plans have one thread each. end() makes the others
+    return, where one has failed or Ctrl-C was pressed."""
+    failures: list[BaseException] = []
+    settings = current.get()
+
+    def call() -> None:
+        token = current.set(settings._replace(threads=1))
+        try:
+            work()
+        except BaseException as failure:
+            end()
+            failures.append(failure)
+        finally:
+            current.reset(token)
+
+    others = [threading.Thread(target=call, daemon=True) for _ in range(count - 1)]
+    for other in others:
+        other.start()
+    call()
+    for other in others:
+        try:
+            other.join()
+        except BaseException as failure:
+            end()
+            failures.append(failure)
+            other.join()
+    if failures:
+        raise failures[0]
+
+
+def _divided_at_last(steps: list) -> list:
+    """Means in f64 as sums that are divided once, after the last pass; the constant beyond is one of sums then."""
+    if not any(one.divide for one, _, _ in steps):
+        return steps
+    found, product = [], 1
+    for one, stage, cval in steps:
+        found.append((one._replace(divide=0), stage, cval * product if cval else cval))
+        product *= one.divide or 1
+    one, stage, cval = found[-1]
+    return [*found[:-1], (one._replace(divide=product), stage, cval)]
+
+
+def _slab(array: np.ndarray, out: np.ndarray, rows: tuple[int, int], steps: list, room: _Room) -> None:
     """The passes of rows [begin, end) of the result; those before the pass along the rows take what it reads, too."""
     begin, end = low, high = rows
-    for one, _ in steps:
+    for one, _, _ in steps:
         if one.axis == 0:
             low = max(begin - one.before, 0)
             high = min(end + one.taps.size - 1 - one.before, array.shape[0])
     source = array[low:high]
-    for i, (one, stage) in enumerate(steps):
+    for i, (one, stage, cval) in enumerate(steps):
         before = one.before
         if one.axis == 0:
             before, low, high = before - (begin - low), begin, end
