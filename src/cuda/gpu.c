@@ -162,23 +162,31 @@ static falt_status load(falt_gpu *gpu, const char *key, const falt_cuda_binary *
   return FALT_OK;
 }
 
-/* With the lock held and the context current. */
-static falt_status provide(falt_gpu *gpu, const falt_cuda_kernel *kernel, const char *key, falt_gpu_module **module) {
+/* With the lock held and the context current: a module that is there or in the cache, none where it must be compiled.
+ */
+static falt_status stored(falt_gpu *gpu, const falt_cuda_kernel *kernel, const char *key, falt_gpu_module **module) {
   falt_cuda_binary binary = {.data = NULL};
   if ((*module = find(gpu, key))) return FALT_OK;
   if (gpu->described && !gpu->compiles) {
     FALT_TRY(falt_cuda_kernel_check(kernel));
     return load(gpu, key, &binary, module);
   }
-  if (falt_cuda_cache_read(key, &binary)) {
-    const falt_status status = load(gpu, key, &binary, module);
-    falt_free(binary.data);
-    if (status == FALT_OK || !falt_cuda_compiler()) return status;
-  }
+  if (!falt_cuda_cache_read(key, &binary)) return FALT_OK;
+  const falt_status status = load(gpu, key, &binary, module);
+  falt_free(binary.data);
+  return falt_cuda_compiler() ? FALT_OK : status;
+}
+
+/* Without the lock: threads compile at the same time, and the first of a kernel's loads its binary. */
+static falt_status compiled(falt_gpu *gpu, const falt_cuda_kernel *kernel, const char *key, falt_gpu_module **module) {
+  falt_cuda_binary binary = {.data = NULL};
   FALT_TRY(falt_cuda_compile(kernel, gpu->facts.arch, &binary, NULL));
-  falt_status status = load(gpu, key, &binary, module);
+  pthread_mutex_lock(&gpu->lock);
+  const bool first = !(*module = find(gpu, key));
+  falt_status status = first ? load(gpu, key, &binary, module) : FALT_OK;
+  pthread_mutex_unlock(&gpu->lock);
   const falt_status written =
-      status == FALT_OK ? falt_cuda_cache_write(key, kernel, gpu->facts.arch, &binary) : FALT_OK;
+      first && status == FALT_OK ? falt_cuda_cache_write(key, kernel, gpu->facts.arch, &binary) : FALT_OK;
   if (gpu->described && status == FALT_OK) status = written; /* that is all it was compiled for */
   falt_free(binary.data);
   return status;
@@ -188,21 +196,22 @@ falt_status falt_gpu_kernel(falt_gpu *gpu, const falt_cuda_kernel *kernel, falt_
   char key[FALT_CUDA_KEY];
   falt_gpu_module *module = NULL;
   falt_cuda_key(kernel, gpu->facts.arch, key);
-  pthread_mutex_lock(&gpu->lock);
   const falt_gpu_visit v = falt_gpu_enter(gpu);
   falt_status status = falt_cuda_check(gpu->driver, v.error, "cuda: the context cannot be made current");
   if (status == FALT_OK) {
-    status = provide(gpu, kernel, key, &module);
-    if (status == FALT_OK)
-      status = falt_cuda_check(gpu->driver, gpu->driver->module_function(function, module->module, kernel->entry),
-                               "cuda: finding a kernel");
-    if (status == FALT_OK && kernel->shared_bytes > 0)
-      status = falt_cuda_check(
-          gpu->driver, gpu->driver->function_set(*function, FALT_CU_FUNCTION_SHARED_BYTES, kernel->shared_bytes),
-          "cuda: a kernel needs more shared memory than a block has");
+    pthread_mutex_lock(&gpu->lock);
+    status = stored(gpu, kernel, key, &module);
+    pthread_mutex_unlock(&gpu->lock);
   }
+  if (status == FALT_OK && !module) status = compiled(gpu, kernel, key, &module);
+  if (status == FALT_OK)
+    status = falt_cuda_check(gpu->driver, gpu->driver->module_function(function, module->module, kernel->entry),
+                             "cuda: finding a kernel");
+  if (status == FALT_OK && kernel->shared_bytes > 0)
+    status = falt_cuda_check(gpu->driver,
+                             gpu->driver->function_set(*function, FALT_CU_FUNCTION_SHARED_BYTES, kernel->shared_bytes),
+                             "cuda: a kernel needs more shared memory than a block has");
   falt_gpu_leave(gpu, v);
-  pthread_mutex_unlock(&gpu->lock);
   return status;
 }
 

@@ -7,6 +7,7 @@
 
 #include <cmocka.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -313,6 +314,33 @@ static void test_compile(UNUSED void **state) {
   assert_int_equal(first.kernels, again.kernels);
 }
 
+static void *plan_some(void *device) {
+  falt_problem p;
+  falt_plan *plan;
+  bool planned = true;
+  for (size_t i = 0; i < 4; i++) {
+    planned &= falt_problem_parse(&p, NULL, fixed[i]) == FALT_OK;
+    planned &= falt_plan_create(&plan, device, &p, NULL, NULL) == FALT_OK;
+    falt_plan_destroy(&plan);
+  }
+  return planned ? device : NULL;
+}
+
+/* Threads compile at the same time, the same kernels too: each plan finds its own. */
+static void test_threads_compile(UNUSED void **state) {
+  enum { THREADS = 4 };
+  pthread_t threads[THREADS];
+  need_compiler();
+  falt_device *device = describe("h100", true);
+  for (int i = 0; i < THREADS; i++) assert_int_equal(pthread_create(&threads[i], NULL, plan_some, device), 0);
+  for (int i = 0; i < THREADS; i++) {
+    void *planned = NULL;
+    assert_int_equal(pthread_join(threads[i], &planned), 0);
+    assert_ptr_equal(planned, device);
+  }
+  falt_device_destroy(&device);
+}
+
 /* Compiling for elsewhere without a place to put it is an error, unlike compiling for here. */
 static void test_nowhere(UNUSED void **state) {
   falt_problem p;
@@ -411,6 +439,7 @@ int main(void) {
       cmocka_unit_test(test_plans),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_compile),
+      cmocka_unit_test(test_threads_compile),
       cmocka_unit_test(test_nowhere),
       cmocka_unit_test(test_scaled_terms),
       cmocka_unit_test(test_gaps),
