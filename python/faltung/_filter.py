@@ -6,6 +6,7 @@ than three axes are sums of filters along three.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -84,6 +85,7 @@ def _digest(taps: np.ndarray) -> bytes:
 
 def _plan(source: View, target: View, kernel: Kernel, settings: Any, given: bool) -> _Pieces:
     """Describes the filter as a problem and plans it."""
+    source, target, kernel = _merged(source, target, kernel)
     space, batch, loops = _roles(source, target, kernel)
     problem = ProblemStruct()
     lib.falt_problem_default(problem)
@@ -112,6 +114,35 @@ def _plan(source: View, target: View, kernel: Kernel, settings: Any, given: bool
     device = device_of(settings, source)
     plan = Plan(device, Problem(problem, settings.budget()), None if given else kernel.taps.ctypes.data)
     return _Pieces(plan, _offsets(source, target, loops, offsets))
+
+
+def _merged(source: View, target: View, kernel: Kernel) -> tuple[View, View, Kernel]:
+    """Neighbouring axes without taps that both arrays walk as one are one axis: a filter along the slices of a volume
+    is a filter along the rows of an image."""
+    sizes: list[int] = []
+    steps: list[list[int]] = [[], []]
+    axes: dict[int, int] = {}
+    free = False  # whether the axis before may grow
+    for axis, size in enumerate(source.shape):
+        strides = source.strides[axis], target.strides[axis]
+        taps = axis in kernel.axes
+        if free and not taps and all(own[-1] == step * size for own, step in zip(steps, strides)):
+            sizes[-1] *= size
+            steps[0][-1], steps[1][-1] = strides
+            continue
+        if taps:
+            axes[axis] = len(sizes)
+        sizes.append(size)
+        for own, step in zip(steps, strides):
+            own.append(step)
+        free = not taps
+    if len(sizes) == len(source.shape):
+        return source, target, kernel
+    filtered = {place: target.shape[axis] for axis, place in axes.items()}
+    results = [filtered.get(place, size) for place, size in enumerate(sizes)]
+    return (source._replace(shape=tuple(sizes), strides=tuple(steps[0])),
+            target._replace(shape=tuple(results), strides=tuple(steps[1])),
+            kernel._replace(axes=tuple(axes[axis] for axis in kernel.axes)))
 
 
 def _accumulator(source: int, taps: int, target: int) -> int:
@@ -182,6 +213,8 @@ def trim(kernel: Kernel, source: Sequence[int], target: Sequence[int]) -> Kernel
 
 def apply(library: Any, array: Any, kernel: Kernel, shape: tuple[int, ...], code: int) -> Any:
     """A new array of the shape and type with the filtered values."""
+    if not is_plain_value(kernel):
+        array, kernel = _padded(library, array, kernel, shape)
     result = library.empty(shape, code, array)
     source, target = library.view(array), library.view(result)
     kernel = trim(kernel, source.shape, shape)
@@ -189,6 +222,26 @@ def apply(library: Any, array: Any, kernel: Kernel, shape: tuple[int, ...], code
         return _many_axes(library, array, kernel, shape, code)
     run(library, source, target, kernel)
     return result
+
+
+def is_plain_value(kernel: Kernel) -> bool:
+    """Whether the library takes the constant beyond: NaN, infinity and what f32 sums cannot hold are padded here."""
+    return bool(abs(kernel.value) < 3e38) or all(pair != (0, 0) for pair in kernel.boundary)
+
+
+def _padded(library: Any, array: Any, kernel: Kernel, shape: tuple) -> tuple[Any, Kernel]:
+    """The array as floats with the constant around it, and the filter that begins there."""
+    host = library.host(array)
+    dtype = np.float32 if host.dtype == np.float32 and not math.isfinite(kernel.value) else np.float64
+    widths, before = [(0, 0)] * host.ndim, list(kernel.before)
+    for i, axis in enumerate(kernel.axes):
+        if kernel.boundary[i] == (0, 0):
+            stride, dilation = kernel.stride[i] if kernel.stride else 1, kernel.dilation[i] if kernel.dilation else 1
+            end = (shape[axis] - 1) * stride + dilation * (kernel.taps.shape[i] - 1) + 1 - before[i]
+            widths[axis] = max(before[i], 0), max(end - host.shape[axis], 0)
+            before[i] -= widths[axis][0]
+    padded = np.pad(host.astype(dtype, copy=False), widths, constant_values=kernel.value)
+    return library.upload(padded, array), kernel._replace(before=tuple(before), value=0.0)
 
 
 def _many_axes(library: Any, array: Any, kernel: Kernel, shape: tuple[int, ...], code: int) -> Any:

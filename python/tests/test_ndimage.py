@@ -141,3 +141,19 @@ def test_signatures():
     for name in ours.__all__:
         a, b = (inspect.signature(getattr(m, name)).parameters.values() for m in (ours, theirs))
         assert [(p.name, p.default, p.kind) for p in a] == [(p.name, p.default, p.kind) for p in b], name
+
+
+@pytest.mark.parametrize("cval", [np.nan, np.inf, -np.inf, 1e300])
+@pytest.mark.parametrize("call", sorted(set(CALLS) - {"uniform_filter", "uniform_filter1d"}))  # scipy's NaN stay in running sums
+@pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+def test_constants_that_the_library_does_not_take(random, call, dtype, cval):
+    """cval=nan marks what sees beyond the border."""
+    x = image(random, dtype)
+    options = {"mode": "constant", "cval": cval, "output": "f8"}
+    got, want = CALLS[call](ours, x, options), CALLS[call](theirs, x, options)
+    assert got.dtype == want.dtype
+    assert np.allclose(got, want, rtol=1e-5, atol=1e-5 * 2000, equal_nan=True)
+    out = np.zeros_like(got)
+    CALLS[call](ours, x, options | {"output": out})
+    assert np.array_equal(out, got, equal_nan=True)

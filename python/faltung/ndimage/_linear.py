@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import _arrays
-from .._filter import Kernel, apply, rows_beyond, run, trim
+from .._filter import Kernel, apply, is_plain_value, rows_beyond, run, trim
 from .._library import F32, F64, S32
 
 SMALL = frozenset(["int8", "uint8", "int16", "uint16"])
@@ -42,7 +42,8 @@ def linear(library: Any, array: Any, dtype: np.dtype, kernel: Kernel, out_dtype:
 
 def _run(library: Any, array: Any, kernel: Kernel, taps: type, shape: tuple, code: int, dtype: Any, into: Any) -> Any:
     kernel = kernel._replace(taps=np.ascontiguousarray(kernel.taps, taps))
-    if into is not None and type(into) is np.ndarray and into.dtype == dtype == _arrays.DTYPES[code] and library is _arrays.Numpy:
+    direct = into is not None and library is _arrays.Numpy and is_plain_value(kernel)
+    if direct and type(into) is np.ndarray and into.dtype == dtype == _arrays.DTYPES[code]:
         kernel = trim(kernel, shape, shape)
         if len(kernel.axes) <= 3 and into.dtype.isnative and not np.may_share_memory(array, into):
             run(library, library.view(array), library.view(into), kernel)
