@@ -17,10 +17,10 @@ from . import _ops
 from ._problems import ACTIVATIONS, BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Layer, empty, planned
 
 CONVS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
-ROUNDS = 5
-LONG = 2e-3  # seconds of a round
+ROUNDS = 3
+LONG = 1e-3  # seconds of a round
 GAIN = 0.98  # torch keeps what is not at least this much faster
-QUEUED = 4_000_000  # GPU clocks to wait for, so that the calls of a round follow each other without gaps
+QUEUED = 1_000_000  # GPU clocks to wait for, so that the calls of a round follow each other without gaps
 
 
 class Measurement(NamedTuple):
@@ -175,39 +175,35 @@ def is_plain(module: torch.nn.Module) -> bool:
     return isinstance(module, CONVS) and module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
+def plan(sites: dict[str, Site], training: bool) -> None:
+    """Plans the convolutions, in threads: the cache has the plans then."""
+    different = {site.key(): site for site in sites.values() if is_plain(site.module)}
+    context = contextvars.copy_context()
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [pool.submit(context.copy().run, lambda s=site: Conv(s, _activation(s), None, False).plan(training))
+                for site in different.values()]
+        for job in jobs:
+            job.result()
+
+
 def measured(sites: dict[str, Site], training: bool, activations: dict, ours: Callable) -> list[Measurement]:
-    """Plans all layers, in threads, then measures them. activations: torch's functions by name. ours: makes a layer
-    faltung's."""
+    """Plans all layers, then measures them. activations: torch's functions by name. ours: makes a layer faltung's."""
     groups: dict[tuple, list[str]] = {}
     for name, site in sites.items():
         groups.setdefault(site.key(), []).append(name)
-
-    def conv(name: str, values: bool) -> Conv:
-        activation = getattr(sites[name].module, "activation", None)
-        return Conv(sites[name], activation, activations.get(activation), values)
-
-    def whole(site: Site) -> dict:
-        unfused = activations.get(getattr(site.module, "activation", None), lambda y: y)
-        theirs = copy.deepcopy(site.module)
-        return {"whole": _whole(site, (ours(site.module), torch.nn.Sequential(theirs, _Call(unfused))), training)}
-
-    firsts = [names[0] for names in groups.values()]
-    context = contextvars.copy_context()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(context.copy().run, lambda n=name: conv(n, False).plan(training))
-                for name in firsts if is_plain(sites[name].module)]
-        for job in jobs:
-            job.result()
+    plan(sites, training)
     found = []
     for names in groups.values():
         site = sites[names[0]]
+        unfused = activations.get(_activation(site))
         off = torch.autocast(site.device.type, enabled=False)
         with off, torch.random.fork_rng(), torch.set_grad_enabled(not is_plain(site.module) and training):
             if is_plain(site.module):
-                layer = conv(names[0], True)
+                layer = Conv(site, _activation(site), unfused)
                 calls = layer.directions(training)
             else:
-                layer, calls = None, whole(site)
+                theirs = torch.nn.Sequential(copy.deepcopy(site.module), _Call(unfused or (lambda y: y)))
+                layer, calls = None, {"whole": _whole(site, (ours(site.module), theirs), training)}
             for direction, (mine, theirs) in calls.items():
                 right = agrees(mine(), theirs())
                 if not right and (layer is None or not agrees(mine(), layer.exact(direction))):
@@ -215,6 +211,10 @@ def measured(sites: dict[str, Site], training: bool, activations: dict, ours: Ca
                 times = seconds(site.device, [mine, theirs])
                 found.append(Measurement(names, _text(site), direction, times[0], times[1] if right else math.inf))
     return found
+
+
+def _activation(site: Site) -> str | None:
+    return getattr(site.module, "activation", None)
 
 
 class _Call(torch.nn.Module):
@@ -279,4 +279,4 @@ def table(rows: list[Measurement]) -> str:
     return text + f"\nall layers: torch {1e3 * before:.3f} ms, this model {1e3 * after:.3f} ms"
 
 
-__all__ = ["CONVS", "Measurement", "agrees", "measured", "sites_of", "table"]
+__all__ = ["CONVS", "Measurement", "agrees", "measured", "plan", "sites_of", "table"]
