@@ -2,12 +2,13 @@
 """Times a training step of five networks by faltung.torch beside torch; prints a JSON line for each and their mean.
 
     python/bench/training.py [--models NAME,...] [--device cuda|cpu] [--small] [--compile] [--steps 50] [--rounds 9]
-                             [--parallel] [--verbose] >bench/results/MACHINE-training-gpu.jsonl
+                             [--parallel [--limit SECONDS]] [--verbose] >bench/results/MACHINE-training-gpu.jsonl
 
 AMP (f16 on a GPU, bf16 on a CPU), channels last, SGD, cudnn.benchmark. Both train a network from the same weights on the
-same batches: --steps losses are compared first (0: none), then steps are timed in turns. --compile times torch.compile of
-both, too. --parallel prepares the networks in processes of their own, which time one after the other. --small takes tiny
-networks. Needs torch, and faltung installed or PYTHONPATH=python with FALTUNG_LIBRARY.
+same batches: steps are timed in turns, then --steps losses compared (0: none). --compile times torch.compile of both, too.
+--parallel plans the networks in processes of their own, which use the device one after the other, and ends after --limit
+seconds with the records that are there. --small takes tiny networks. Needs torch, and faltung installed or
+PYTHONPATH=python with FALTUNG_LIBRARY.
 """
 import argparse
 import contextlib
@@ -16,6 +17,7 @@ import datetime
 import json
 import math
 import os
+import queue
 import statistics
 import subprocess
 import sys
@@ -26,7 +28,7 @@ from models import NETWORKS
 from torch.nn import functional as F  # noqa: N812
 
 import faltung
-from faltung.torch import optimize
+from faltung.torch import _measure, nn, optimize
 
 BATCHES = 4
 STEPS_OF_A_ROUND = 3
@@ -135,94 +137,95 @@ def compare_curves(start, ours, rate, device, batches, steps):
             "losses": [round(v, 4) for v in theirs], "losses_faltung": [round(v, 4) for v in mine]}
 
 
+def say(name, text):
+    print(f"{time.strftime('%T')} {name}: {text}", file=sys.stderr, flush=True)
+
+
 def measure(name, options, alone):
-    """The record of a network."""
+    """The record of a network, then that of its losses. alone: a context in which nobody else uses the device."""
     network, device = NETWORKS[name], options.device
     shape = network.small if options.small else network.shape
     torch.manual_seed(1)
     start = (network.make_small if options.small else network.make)().to(device)
     for parameter in start.parameters():
         parameter.data = last(parameter.data)
-    batches = data(shape, network.classes, device, name.startswith("unet"))
-    theirs = Trainer(copy.deepcopy(start), network.rate, device)
-    theirs.step(*batches[0])  # cudnn.benchmark's choice
-    synchronize(device)
-    with alone(), torch.autocast(device, theirs.half):
-        ours_start = optimize(start, batches[0][0], verbose=options.verbose)
-    report = compare_curves(start, ours_start, network.rate, device, batches, options.steps) if options.steps else {}
-    trainers = [theirs, Trainer(copy.deepcopy(ours_start), network.rate, device)]
-    if options.compile:
-        trainers += [Trainer(copy.deepcopy(t.network), network.rate, device) for t in trainers]
-        for trainer in trainers[2:]:
-            trainer.call = torch.compile(trainer.network)
-            trainer.step(*batches[0])
-    with alone():
+    with alone:
+        batches = data(shape, network.classes, device, name.startswith("unet"))
+        theirs = Trainer(copy.deepcopy(start), network.rate, device)
+        with torch.autocast(device, theirs.half):
+            sites = _measure.sites_of(start, (batches[0][0],), tuple(nn.CLASSES), True)
+    say(name, f"planning {len(sites)} layers")
+    _measure.plan(sites, True)
+    say(name, "planned")
+    with alone:
+        theirs.step(*batches[0])  # cudnn.benchmark's choice
+        say(name, "torch has stepped")
+        with torch.autocast(device, theirs.half):
+            chosen = optimize(start, batches[0][0], verbose=options.verbose)
+        say(name, "layers are chosen")
+        trainers = [theirs, Trainer(copy.deepcopy(chosen), network.rate, device)]
         seconds = step_seconds(trainers, batches, device, options.rounds)
-        shares = [convolution_share(trainer, batches[0], device) for trainer in trainers[:2]]
-    rows = ours_start.measurements
+        shares = [convolution_share(trainer, batches[0], device) for trainer in trainers]
+    rows = chosen.measurements
     wins = {way: [sum(len(r.names) for r in rows if r.direction == way and r.wins),
                   sum(len(r.names) for r in rows if r.direction == way)] for way in sorted({r.direction for r in rows})}
-    record = {"training": name, "size": "x".join(map(str, shape)), "type": str(theirs.half).removeprefix("torch."),
-              "seconds_median": seconds[1], "torch_seconds_median": seconds[0], "ratio": seconds[0] / seconds[1],
-              "convolution_share_torch": shares[0], "convolution_share": shares[1], "by_faltung": wins}
+    about = {"training": name, "size": "x".join(map(str, shape)), "type": str(theirs.half).removeprefix("torch.")}
+    yield about | {"seconds_median": seconds[1], "torch_seconds_median": seconds[0], "ratio": seconds[0] / seconds[1],
+                   "convolution_share_torch": shares[0], "convolution_share": shares[1], "by_faltung": wins}
+    del trainers
+    if options.steps:
+        with alone:
+            report = compare_curves(start, chosen, network.rate, device, batches, options.steps)
+        yield about | report
     if options.compile:
-        record |= {"compiled_seconds_median": seconds[3], "torch_compiled_seconds_median": seconds[2],
-                   "compiled_ratio": seconds[2] / seconds[3]}
-    return record | report
+        trainers = [Trainer(copy.deepcopy(network_), network.rate, device) for network_ in (start, chosen)]
+        for trainer in trainers:
+            trainer.call = torch.compile(trainer.network)
+            trainer.step(*batches[0])
+        with alone:
+            seconds = step_seconds(trainers, batches, device, options.rounds)
+        yield about | {"compiled_seconds_median": seconds[1], "torch_compiled_seconds_median": seconds[0],
+                       "compiled_ratio": seconds[0] / seconds[1]}
 
 
-class Alone:
-    """A block that networks in several processes run one after the other, while the others wait."""
-
-    BLOCKS = 2  # of each process
-
-    def __init__(self, barrier, lock):
-        self.barrier, self.lock, self.left = barrier, lock, 2 * self.BLOCKS
-
-    def meet(self):
-        self.left -= 1
-        self.barrier.wait(300)
-
-    @contextlib.contextmanager
-    def __call__(self):
-        self.meet()
-        with self.lock:
-            yield
-        self.meet()
-
-    def leave(self):
-        """After a failure: the others go on."""
-        while self.left > 0:
-            self.meet()
-
-
-def work(name, options, barrier, lock, results):
+def work(name, options, lock, results):
+    """A network in a process of its own; None at its end."""
     torch.backends.cudnn.benchmark = True
-    alone = Alone(barrier, lock)
     try:
-        results.put((name, measure(name, options, alone.__call__)))
+        for record in measure(name, options, lock):
+            results.put(record)
     except Exception as error:
-        results.put((name, {"training": name, "error": repr(error)[:400]}))
-        alone.leave()
+        results.put({"training": name, "error": f"{type(error).__name__}: {error}"[:400]})
         raise
+    finally:
+        results.put(None)
 
 
 def records(names, options):
-    """Records of all networks, in processes or one after the other."""
+    """Records of all networks as they come, in processes or one after the other."""
     if not options.parallel:
         torch.backends.cudnn.benchmark = True
         for name in names:
-            yield measure(name, options, contextlib.nullcontext)
+            yield from measure(name, options, contextlib.nullcontext())
         return
     spawn = torch.multiprocessing.get_context("spawn")
-    barrier, lock, results = spawn.Barrier(len(names)), spawn.Lock(), spawn.Queue()
-    processes = [spawn.Process(target=work, args=(name, options, barrier, lock, results)) for name in names]
+    lock, results = spawn.Lock(), spawn.Queue()
+    processes = [spawn.Process(target=work, args=(name, options, lock, results), daemon=True) for name in names]
     for process in processes:
         process.start()
-    found = dict(results.get(timeout=600) for _ in names)
-    for process in processes:
-        process.join()
-    yield from (found[name] for name in names)
+    end, working = time.monotonic() + options.limit, len(names)
+    try:
+        while working:
+            record = results.get(timeout=max(end - time.monotonic(), 0.01))
+            if record is None:
+                working -= 1
+            else:
+                yield record
+    except queue.Empty:
+        say("all", f"--limit {options.limit}: {working} networks have not ended")
+    finally:
+        for process in processes:
+            process.terminate()
 
 
 def mean(ratios):
@@ -235,6 +238,7 @@ def main(words):
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--limit", type=float, default=900)
     for flag in ("small", "compile", "parallel", "verbose"):
         parser.add_argument(f"--{flag}", action="store_true")
     options = parser.parse_args(words)
