@@ -253,6 +253,8 @@ class Plan:
         The caller keeps the owner until the work is started: another thread's arrays may get its memory then."""
         if self.device.kind == "cpu":
             return 0, None, None
+        if not self.workspace:
+            return library.stream(self.device.ordinal), None, None
         owner = library.empty((self.workspace + 64,), 0, like)
         address = library.view(owner).pointer
         return library.stream(self.device.ordinal), address + (-address) % 64, owner

@@ -1,7 +1,8 @@
 """Passes over slabs of rows, in host memory: what lies between two passes stays in the cache, and no pass needs new pages.
 
 f32, f64 and u8 arrays go through. Each thread takes slab after slab, with memory of its own. Bytes are exact without
-sums in f64: f32 sums have an error below 1/512, so 256 times the sum, rounded to u16, has scipy's byte in its upper half unless the lower one is 0; those few are added as scipy adds.
+sums in f64: f32 sums have an error below 1/512, so 256 times the sum, rounded to u16, has scipy's byte in its upper half
+unless the lower one is 0; those few are added as scipy adds.
 """
 from __future__ import annotations
 
