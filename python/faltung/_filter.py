@@ -61,19 +61,13 @@ def run(library: Any, source: View, target: View, kernel: Kernel) -> None:
     key = (source[1:5], target[1:5], taps.dtype.char, taps.shape, data, kernel[1:], settings)
     pieces = cache.get(key, lambda: _plan(source, target, kernel, settings, given))
     plan = pieces.plan
-    if plan.device.kind == "cpu":
-        filter_ = taps.ctypes.data if given else None
-        for a, b in pieces.offsets:
-            plan.run(source.pointer + a, filter_, target.pointer + b)
-        if not given and len(pieces.offsets) == 1:
-            note(Execution(plan, source.owner, target.owner, a, b))
-        else:
-            note(_SEVERAL)
-        return
+    filter_ = taps.ctypes.data if given else None
     stream, workspace, held = plan._place(library, target.owner)
     for a, b in pieces.offsets:
-        plan.run(source.pointer + a, None, target.pointer + b, stream=stream, workspace=workspace)
+        plan.run(source.pointer + a, filter_, target.pointer + b, stream=stream, workspace=workspace)
     del held
+    once = not given and len(pieces.offsets) == 1
+    note(Execution(plan, source.owner, target.owner, *pieces.offsets[0]) if once else _SEVERAL)
 
 
 def _digest(taps: np.ndarray) -> bytes:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from ._arrays import address_of
+from ._arrays import Cupy, address_of, code_of, library_of
 from ._plan import Cache, Plan
 from ._settings import current
 
@@ -61,19 +61,24 @@ def _part(value: Any) -> Any:
 
 
 def quick(function: _Function) -> _Function:
-    """Makes the function keep what its calls turned out to be, by their arguments: the first one is a numpy array,
-    of which type, shape and strides count, and every other one counts by its value."""
+    """Makes the function keep what its calls turned out to be, by their arguments: the first one is an array of
+    numpy or CuPy, of which type, shape, strides and device count, and every other one counts by its value."""
 
     @functools.wraps(function)
     def call(x: Any, *arguments: Any, **named: Any) -> Any:
+        place = None
         if type(x) is not np.ndarray:
-            return function(x, *arguments, **named)
+            if library_of(x) is not Cupy:
+                return function(x, *arguments, **named)
+            place = x.device.id
         try:
-            key = (function, x.dtype, x.shape, x.strides, current.get(), *map(_part, arguments),
+            key = (function, place, x.dtype, x.shape, x.strides, current.get(), *map(_part, arguments),
                    *[(name, _part(value)) for name, value in named.items()])
             known = _calls.get(key, _none)
         except TypeError:
             return function(x, *arguments, **named)
+        if known is not None and place is not None:
+            return _on_gpu(known, x)
         if known is not None:
             y = np.empty(known.shape, known.dtype)
             known.plan.run(address_of(x) + known.before_source, None, address_of(y) + known.before_target)
@@ -82,6 +87,17 @@ def quick(function: _Function) -> _Function:
         return _watched(key, function, x, arguments, named)
 
     return call
+
+
+def _on_gpu(known: _Call, x: Any) -> Any:
+    """The call on an array of CuPy, on its device's current stream."""
+    y = Cupy.empty(known.shape, code_of(known.dtype), x)
+    stream, workspace, held = known.plan._place(Cupy, y)
+    known.plan.run(Cupy.view(x).pointer + known.before_source, None, Cupy.view(y).pointer + known.before_target,
+                   stream=stream, workspace=workspace)
+    note(Execution(known.plan, x, y, known.before_source, known.before_target))
+    del held
+    return y
 
 
 def _none() -> None:
@@ -97,7 +113,7 @@ def _watched(key: tuple, function: Callable, x: np.ndarray, arguments: tuple, na
     finally:
         _local.seen = outer
     given = any(y is value for value in (*arguments, *named.values()))
-    fresh = type(y) is np.ndarray and not given and y.flags.owndata and y.flags.c_contiguous
+    fresh = type(y) is type(x) and not given and y.flags.owndata and y.flags.c_contiguous
     if fresh and len(seen) == 1 and seen[0].source is x and seen[0].target is y:
         _calls.put(key, _Call(seen[0].plan, seen[0].before_source, seen[0].before_target, y.shape, y.dtype))
     if outer is not None:
