@@ -288,6 +288,21 @@ def test_threads_share_a_plan(random):
     assert not wrong
 
 
+def test_the_gil_stays_off():
+    """A Python without a GIL keeps it off when the package is loaded and used; threads then share plans as above."""
+    if getattr(sys, "_is_gil_enabled", lambda: True)():
+        pytest.skip("this Python has a GIL; python3.13t and python3.14t have none")
+    code = """
+import sys, warnings
+warnings.simplefilter("error")
+import numpy, faltung, faltung.ndimage, faltung.signal
+faltung.ndimage.gaussian_filter(numpy.ones((9, 9)), 1)
+assert not sys._is_gil_enabled()
+"""
+    out, err = child(code).communicate()
+    assert err == "", err
+
+
 def test_calls_are_cheap(random):
     """Beyond falt_execute a kept plan's call costs under 5 us, an array function's under 25 us: thrice that here, where
     other processes may run."""
