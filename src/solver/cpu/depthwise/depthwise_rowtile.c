@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "solver/common/tasks.h"
 #include "solver/cpu/depthwise/depthwise_rowtile.h"
 
 /* Nine multiply-adds take less time than loading an element from the L2 cache, and one output row at a time reads each
@@ -24,7 +25,10 @@ typedef struct rowtile_plan {
   float *packed;            /* or NULL if the filter is given with each execution */
   falt_tensor wide;         /* the filter in f32 */
   size_t wide_bytes;
-  size_t factors, filter, room; /* offsets into the workspace; room: for the filter in f32 */
+  bool in_time;        /* each task packs the vectors of a given filter that it needs */
+  size_t factors;      /* offset into the workspace */
+  size_t filter, room; /* of a given filter, packed and in f32: there, or in each worker's scratch */
+  falt_memory_layout scratch;
 } rowtile_plan;
 
 /* ---- packing: vectors of (tap, lane) */
@@ -43,16 +47,39 @@ static int64_t vector_elements(const rowtile_plan *plan) {
   return plan->wide.size[FALT_H] * plan->wide.size[FALT_W] * plan->kernels->width;
 }
 
-static void pack_task(void *context, int64_t index) {
-  const packing *pack = context;
+static void pack_vectors(const packing *pack, int64_t begin, int64_t end) {
   const rowtile_plan *plan = pack->plan;
   const falt_tensor *w = &plan->wide;
-  const int64_t width = plan->kernels->width, end = falt_layer_piece(&pack->tasks, index + 1);
-  for (int64_t v = falt_layer_piece(&pack->tasks, index); v < end && !falt_cancelled(); v++) {
+  const int64_t width = plan->kernels->width;
+  for (int64_t v = begin; v < end && !falt_cancelled(); v++) {
     const int64_t first = falt_block_channel(v, width, plan->channels);
     falt_layer_copy_taps(pack->copies, w, pack->filter + falt_tensor_at(w, 0, first, 0, 0, 0, 0), w->stride[FALT_G],
                          width, pack->packed + v * vector_elements(plan), width);
   }
+}
+
+static void pack_task(void *context, int64_t index) {
+  const packing *pack = context;
+  pack_vectors(pack, falt_layer_piece(&pack->tasks, index), falt_layer_piece(&pack->tasks, index + 1));
+}
+
+/* The vectors of a block, in memory for all of them. */
+static void pack_block(const rowtile_plan *plan, const void *filter, int64_t block, float *room, float *packed) {
+  const int64_t width = plan->kernels->width, begin = falt_layer_piece(&plan->blocks, block);
+  const int64_t end = block + 1 == plan->blocks.count ? plan->vectors : falt_layer_piece(&plan->blocks, block + 1);
+  falt_tensor given = plan->base.problem.filter, wide = plan->wide;
+  const bool narrow = given.type != FALT_F32;
+  if (narrow) {
+    const int64_t first = falt_block_channel(begin, width, plan->channels);
+    given.size[FALT_G] = wide.size[FALT_G] = falt_block_channel(end - 1, width, plan->channels) + width - first;
+    given.offset += first * given.stride[FALT_G];
+    falt_upconvert(plan->base.device, &given, filter, &wide, room + first * wide.stride[FALT_G]);
+  }
+  const packing p = {.plan = plan,
+                     .copies = falt_layer_kernels_for(plan->base.device->isa),
+                     .filter = narrow ? room : filter,
+                     .packed = packed};
+  pack_vectors(&p, begin, end);
 }
 
 /* `room` takes a narrow filter in f32. */
@@ -74,12 +101,13 @@ typedef struct execution {
   const rowtile_plan *plan;
   const char *source;
   char *result;
-  const float *weights;
+  const float *weights; /* NULL: tasks pack */
+  const void *filter;
   const falt_block_finish *finish;
   bool stream;
 } execution;
 
-static void run_group(const execution *run, int64_t group, int64_t index) {
+static void run_group(const execution *run, int64_t group, int64_t index, const float *weights) {
   const falt_problem *p = &run->plan->base.problem;
   falt_block block = falt_depthwise_block_of(p, run->plan->kernels, &run->plan->blocks, index, run->source, group);
   const void *rows[FALT_BLOCK_ROWS];
@@ -87,19 +115,29 @@ static void run_group(const execution *run, int64_t group, int64_t index) {
   for (int r = 0; r < block.rows; r++) block.out[r] = (void *)(uintptr_t)rows[r];
   block.result_type = p->output.type;
   block.out_pixel = p->output.stride[FALT_W];
-  block.weights = run->weights;
+  block.weights = weights;
   block.finish = run->finish;
   block.stream = run->stream;
   run->plan->kernels->sums(&block);
 }
 
-static void run_task(void *context, int64_t index) {
+static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
   const rowtile_plan *plan = run->plan;
+  const float *weights = run->weights;
   const int64_t band = falt_generic_digit(&index, plan->bands.count);
   const int64_t last = falt_layer_piece(&plan->bands, band + 1);
+  if (!weights) {
+    float *packed = (float *)(void *)((char *)scratch + plan->filter);
+    pack_block(plan, run->filter, index, (float *)(void *)((char *)scratch + plan->room), packed);
+    weights = packed;
+  }
   for (int64_t group = falt_layer_piece(&plan->bands, band); group < last && !falt_cancelled(); group++)
-    run_group(run, group, index);
+    run_group(run, group, index, weights);
+}
+
+static void run_shared(void *context, int64_t index) {
+  run_task(context, index, NULL);
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -110,7 +148,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                               .low = plan->layer.low,
                               .high = plan->layer.high};
   execution run = {.plan = plan, .source = operands->input, .result = operands->output, .weights = plan->packed};
-  if (!plan->packed) {
+  run.filter = operands->filter;
+  if (!plan->packed && !plan->in_time) {
     float *filter = (float *)(void *)(workspace + plan->filter);
     pack(plan, operands->filter, (float *)(void *)(workspace + plan->room), filter);
     run.weights = filter;
@@ -123,7 +162,11 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     run.finish = &finish;
   }
   run.stream = plan->stream && (uintptr_t)run.result % FALT_ALIGN == 0;
-  falt_parallel_for(base->device->threads, plan->blocks.count * plan->bands.count, run_task, &run);
+  const int64_t tasks = plan->blocks.count * plan->bands.count;
+  if (plan->in_time)
+    falt_rows_run(base->device, &(falt_row_job){run_task, &run, tasks, plan->scratch.total}, workspace);
+  else
+    falt_parallel_for(base->device->threads, tasks, run_shared, &run);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -192,16 +235,24 @@ static bool whole_lines(const rowtile_plan *plan) {
          y->stride[FALT_N] % line == 0 && y->stride[FALT_H] % line == 0 && y->stride[FALT_W] % line == 0;
 }
 
+/* Whether packing a block's vectors again for each band takes a thread less time than waiting for others and loading
+ * what they packed from their caches. Measured on 16 threads; two are faster together. */
+static bool packs_in_time(const rowtile_plan *plan) {
+  const int64_t all = plan->vectors * vector_elements(plan), threads = falt_threads_count(plan->base.device->threads);
+  return !plan->base.packed && threads > 2 && (plan->bands.count - 1) * all <= PACKED_BY_TASK * threads;
+}
+
 static size_t packed_bytes(const rowtile_plan *plan) {
   return (size_t)(plan->vectors * vector_elements(plan)) * sizeof(float);
 }
 
 static void lay_memory(rowtile_plan *plan) {
   const bool packs = !plan->base.packed;
-  falt_memory_layout *all = &plan->base.layout;
+  falt_memory_layout *all = &plan->base.layout, *filter = plan->in_time ? &plan->scratch : all;
+  plan->filter = falt_place_part(filter, packs ? packed_bytes(plan) : 0);
+  plan->room = falt_place_part(filter, packs && plan->base.problem.filter.type != FALT_F32 ? plan->wide_bytes : 0);
+  if (plan->in_time) falt_rows_place(all, plan->base.device, &plan->scratch);
   plan->factors = falt_place_part(all, plan->layer.plain ? 0 : 2 * (size_t)plan->channels * sizeof(float));
-  plan->filter = falt_place_part(all, packs ? packed_bytes(plan) : 0);
-  plan->room = falt_place_part(all, packs && plan->base.problem.filter.type != FALT_F32 ? plan->wide_bytes : 0);
   plan->base.workspace = all->total;
 }
 
@@ -239,6 +290,7 @@ static falt_plan *plan_rowtile(const falt_solver *solver, falt_ask *ask) {
   plan->stream = falt_problem_bytes(p) > 4 * (double)ask->device->caches.l2 && whole_lines(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
+  plan->in_time = packs_in_time(plan);
   lay_memory(plan);
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;

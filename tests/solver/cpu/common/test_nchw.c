@@ -1,4 +1,5 @@
-/* Layers in NCHW that are transposed to NHWC: narrow types, given filters, both directions; the reference's results. */
+/* Layers in NCHW that are transposed to NHWC: narrow types, given filters, both directions; and given filters that the
+ * tasks of many threads pack. The reference's results. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -100,8 +101,27 @@ static void test_dense_dgrad(void **state) {
   falt_device_destroy(&device);
 }
 
+static void test_many_threads(void **state) {
+  (void)state;
+  const char *rowtile = "depthwise-rowtile", *vnni = "igemm-vnni";
+  const falt_cpu_options options = {.threads = 8};
+  falt_device *device;
+  assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
+  check(device, rowtile, "forward n=1 c=200 h=7 w=28 k=200 r=5 s=5 groups=200 pad=2 layout=nhwc filter=given", FALT_F32,
+        FALT_F32);
+  check(device, rowtile, "forward n=2 c=37 h=9 w=15 k=37 r=3 s=3 groups=37 pad=1 layout=nhwc type=bf16 filter=given",
+        FALT_BF16, FALT_BF16);
+  check(device, rowtile, "forward n=1 c=96 h=14 w=14 k=96 r=7 s=7 groups=96 pad=3 layout=nhwc type=bf16 filter=given",
+        FALT_BF16, FALT_BF16);
+  check(device, vnni, "forward n=2 c=64 h=14 w=14 k=100 r=3 s=3 pad=1 layout=nhwc type=bf16 filter=given", FALT_BF16,
+        FALT_BF16);
+  check(device, vnni, "forward n=1 c=48 h=28 w=28 k=70 r=1 s=1 layout=nhwc type=u8 out-type=s32 filter=given", FALT_U8,
+        FALT_S8);
+  falt_device_destroy(&device);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_depthwise), cmocka_unit_test(test_dense),
-                                     cmocka_unit_test(test_dense_dgrad)};
+                                     cmocka_unit_test(test_dense_dgrad), cmocka_unit_test(test_many_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
