@@ -245,7 +245,7 @@ static void set_taps(falt_direct_plan *plan, const void *values) {
   plan->base.packed = values != NULL;
   if (values) return;
   const size_t one = (size_t)plan->tap_count * rows->lane_size;
-  plan->dense = falt_place_part(&plan->base.layout, one);
+  plan->dense = falt_place_part(&plan->base.layout, one * (size_t)plan->tap_groups);
   plan->packed = falt_place_part(&plan->base.layout, one * (size_t)plan->tap_groups);
   plan->base.workspace = plan->base.layout.total;
 }
@@ -256,7 +256,7 @@ static falt_status ready(falt_plan *base) {
   const size_t one = (size_t)plan->tap_count * plan->rows.lane_size;
   if (!plan->values) return FALT_OK;
   plan->taps = falt_alloc(one * (size_t)plan->tap_groups);
-  char *dense = falt_alloc(one);
+  char *dense = falt_alloc(one * (size_t)plan->tap_groups);
   const bool fits = plan->taps && dense;
   if (fits) falt_direct_pack(plan, plan->values, dense, plan->taps);
   falt_free(dense);

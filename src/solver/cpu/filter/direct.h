@@ -54,7 +54,7 @@ typedef struct falt_direct_plan {
   falt_direct_scratch scratch;
 } falt_direct_plan;
 
-/* Packs the taps of all filters in the order of the parts. `dense` has room for one filter in the lane's type. */
+/* Packs the taps of all filters in the order of the parts. `dense` has room for all of them in the lane's type. */
 void falt_direct_pack(const falt_direct_plan *plan, const void *filter, char *dense, char *packed);
 
 void falt_direct_execute(const falt_plan *plan, const falt_operands *operands);

@@ -340,12 +340,32 @@ static void run_task(void *context, int64_t index, void *scratch) {
   }
 }
 
-void falt_direct_pack(const falt_direct_plan *plan, const void *filter, char *dense, char *packed) {
+/* ------------------------------------------------------------------------------------------- the taps of all groups */
+
+enum { PACKED_BY_TASK = 1 << 10 /* taps */ };
+
+typedef struct packing {
+  const falt_direct_plan *plan;
+  const void *filter;
+  char *dense, *packed;
+  int64_t groups; /* of a task */
+} packing;
+
+static void pack_task(void *context, int64_t index) {
+  const packing *p = context;
+  const falt_direct_plan *plan = p->plan;
   const size_t bytes = (size_t)plan->tap_count * plan->rows.lane_size;
-  for (int64_t g = 0; g < plan->tap_groups; g++) {
-    falt_problem_taps(&plan->problem, filter, g, falt_lane_type(plan->rows.lane), dense);
-    pack_taps(plan, dense, packed + (size_t)g * bytes);
+  const int64_t end = falt_min((index + 1) * p->groups, plan->tap_groups);
+  for (int64_t g = index * p->groups; g < end && !falt_cancelled(); g++) {
+    char *const dense = p->dense + (size_t)g * bytes;
+    falt_problem_taps(&plan->problem, p->filter, g, falt_lane_type(plan->rows.lane), dense);
+    pack_taps(plan, dense, p->packed + (size_t)g * bytes);
   }
+}
+
+void falt_direct_pack(const falt_direct_plan *plan, const void *filter, char *dense, char *packed) {
+  packing p = {plan, filter, dense, packed, falt_max(1, PACKED_BY_TASK / plan->tap_count)};
+  falt_parallel_for(plan->base.device->threads, falt_ceil_div(plan->tap_groups, p.groups), pack_task, &p);
 }
 
 /* Taps that are given with the execution. */
