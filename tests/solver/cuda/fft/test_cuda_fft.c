@@ -128,6 +128,84 @@ static void test_workspace(UNUSED void **state) {
   assert_non_null(strstr(best.rejected, "workspace"));
 }
 
+/* ---- kept spectra */
+
+/* Along the axis every input that a tile and a part meet in is one of those kept, and tiles read far enough. */
+static void check_kept(void *context, const void *candidate) {
+  const falt_cuda_fft_tile *t = candidate;
+  tally *sum = context;
+  const falt_cuda_fft_problem *p = sum->problem;
+  for (int i = 0; i < 3; i++) check_axis(p, t, i);
+  const int i = t->axis;
+  assert_true(i >= 0 && i < 3 && t->steps >= 1);
+  if (t->parts[i] > 1) assert_true(t->block[i] * p->stride[i] == t->part_taps[i] * p->dilation[i]);
+  assert_true(t->inputs == t->steps + t->parts[i] - 1 && t->steps * t->segments >= t->tiles[i]);
+  assert_true((t->block[i] - 1) * p->stride[i] + (t->part_taps[i] - 1) * p->dilation[i] + t->shift < 1 << t->log[i]);
+  for (int other = 0; other < 3; other++) assert_true(other == i || t->parts[other] == 1);
+  if (t->rejected) return;
+  sum->legal++;
+  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  assert_true(t->seconds > 0 && isfinite(t->seconds) && t->strands >= 1);
+  assert_true(p->most_bytes < 0 || falt_cuda_fft_workspace(p, t) <= (double)p->most_bytes);
+  if (p->wgrad) assert_int_equal(t->strands % ((p->images + 1) / 2), 0);
+}
+
+static falt_cuda_fft_tile choose_kept(const falt_cuda_fft_problem *p, const falt_machine *machine) {
+  falt_cuda_fft_tile best;
+  tally sum = {.problem = p, .machine = machine};
+  falt_tile_search search = {.visit = check_kept, .context = &sum};
+  if (p->wgrad) {
+    falt_cuda_fft_each_wgrad(p, machine, &search);
+    assert_true(falt_cuda_fft_choose_wgrad(p, machine, &best));
+  } else {
+    falt_cuda_fft_each_partitioned(p, machine, &search);
+    assert_true(falt_cuda_fft_choose_partitioned(p, machine, &best));
+  }
+  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  return best;
+}
+
+static void test_partitioned(UNUSED void **state) {
+  static const falt_machine machines[] = {H200, A100, L4, RTX5090};
+  for (size_t m = 0; m < sizeof machines / sizeof *machines; m++)
+    for (int i = 0; i < 12; i++) {
+      falt_cuda_fft_problem p = filter((int64_t[]){30, 100, 3000}, (int64_t[]){i % 3 ? 7 : 1, 1 + 8 * (i % 4), 700});
+      p.stride[2] = 1 + i % 3;
+      p.dilation[2] = 1 + i % 2;
+      p.images = 1 + i;
+      p.wgrad = i % 4 == 3;
+      p.filters = p.wgrad ? 5 : 1;
+      p.real_bytes = i % 2 ? 8 : 4;
+      if (p.wgrad) p.out[0] = p.out[1] = p.taps[0] = p.taps[1] = 1;
+      choose_kept(&p, &machines[m]);
+    }
+}
+
+/* Volumes are cut into planes and long layers along the signal. Causal layers begin at a whole number of tiles. */
+static void test_kept_axis(UNUSED void **state) {
+  const falt_cuda_fft_problem volume = filter((int64_t[]){256, 256, 256}, (int64_t[]){31, 31, 31});
+  assert_int_equal(choose_kept(&volume, &h200).axis, 0);
+  falt_cuda_fft_problem layer = filter((int64_t[]){1, 1, 1 << 16}, (int64_t[]){1, 1, 1 << 16});
+  layer.images = 8;
+  layer.filters = 768;
+  layer.pad[2] = (1 << 16) - 1;
+  const falt_cuda_fft_tile t = choose_kept(&layer, &h200);
+  assert_true(t.axis == 2 && t.shift == 1 && t.segments == 1);
+  assert_true(t.seconds < choose(&layer, &h200).seconds);
+}
+
+static void test_kept_workspace(UNUSED void **state) {
+  falt_cuda_fft_problem p = filter((int64_t[]){1, 1, 1 << 20}, (int64_t[]){1, 1, 1 << 15});
+  falt_cuda_fft_tile best;
+  p.most_bytes = 100 << 20;
+  choose_kept(&p, &h200);
+  p.most_bytes = 1 << 16;
+  assert_false(falt_cuda_fft_choose_partitioned(&p, &h200, &best));
+  assert_non_null(strstr(best.rejected, "workspace"));
+  p.taps[2] = 1; /* nothing to cut */
+  assert_false(falt_cuda_fft_choose_partitioned(&p, &h200, &best));
+}
+
 /* ---- twiddles */
 
 /* Each pass's first power is the first root; higher ones are its squares. */
@@ -202,8 +280,9 @@ static void test_kernels(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_tiles),     cmocka_unit_test(test_long),     cmocka_unit_test(test_estimate),
-      cmocka_unit_test(test_workspace), cmocka_unit_test(test_twiddles), cmocka_unit_test(test_kernels),
+      cmocka_unit_test(test_tiles),          cmocka_unit_test(test_long),        cmocka_unit_test(test_estimate),
+      cmocka_unit_test(test_workspace),      cmocka_unit_test(test_partitioned), cmocka_unit_test(test_kept_axis),
+      cmocka_unit_test(test_kept_workspace), cmocka_unit_test(test_twiddles),    cmocka_unit_test(test_kernels),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
