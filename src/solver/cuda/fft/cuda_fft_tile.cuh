@@ -274,6 +274,23 @@ __device__ inline void store_tile(const Args &a, const Tile &b, const Complex v[
   }
 }
 
+// The sum, or alpha * sum + beta, as integers: their conversion takes registers, so a few points at a time from the
+// thread's places in shared memory.
+__device__ inline void store_integers(const Args &a, const Tile &b, const Complex *shared, int which,
+                                      const Back &back) {
+#pragma unroll 2
+  for (int p = 0; p < SLOTS; p++) {
+    const At at = coordinates(threadIdx.x + (p << FIRST));
+    if (!is_output(a, b, at)) continue;
+    i64 to = b.y;
+#pragma unroll
+    for (int i = 0; i < 3; i++) to += (b.first[i] + at.of[i]) * a.y_axis[i];
+    const Complex value = shared[place<FIRST>(threadIdx.x, p)];
+    const Real sum = sum_of(which ? value.im : value.re, back);
+    store<Real>(a.y, TYPE_Y, to, EPILOGUE ? (Real)a.epilogue.alpha * sum + (Real)a.epilogue.beta : sum);
+  }
+}
+
 // With the whole epilogue or a stride, from the thread's places in shared memory.
 __device__ inline void finish_tile(const Args &a, const Tile &b, const Complex *shared, int which, const Back &back) {
 #pragma unroll 1
@@ -349,7 +366,8 @@ __device__ inline void set_block(const Args &a, Block &b, unsigned filter, unsig
 __device__ inline void finish_pair(const Args &a, const Block &b, Complex v[SLOTS], Complex *shared) {
   inverse<LOG>(v, shared, (const Complex *)a.twiddles);
   const Back back = b.back;
-  if (EPILOGUE < 2 && !STRIDED) {
+  constexpr bool SHORT = EPILOGUE < 2 && !STRIDED;
+  if (SHORT && TYPE_Y >= F16) {
     store_tile(a, b.tile[0], v, 0, back);
     store_tile(a, b.tile[1], v, 1, back);
     return;
@@ -357,5 +375,9 @@ __device__ inline void finish_pair(const Args &a, const Block &b, Complex v[SLOT
 #pragma unroll
   for (int p = 0; p < SLOTS; p++) shared[place<FIRST>(threadIdx.x, p)] = v[p];
 #pragma unroll 1
-  for (int i = 0; i < 2; i++) finish_tile(a, b.tile[i], shared, i, back);
+  for (int i = 0; i < 2; i++)
+    if (SHORT)
+      store_integers(a, b.tile[i], shared, i, back);
+    else
+      finish_tile(a, b.tile[i], shared, i, back);
 }
