@@ -4,8 +4,10 @@
 #include "core/memory.h"
 #include "solver/cuda/fft/cuda_fft_tiles.h"
 
-/* Bytes of a launch's spectra, if a line of tiles takes less; the fraction of the peak that sums of products reach. */
-static const double kept_bytes = 0x1p29, product_share = 0.6;
+/* Bytes of a launch's spectra, if a line of tiles takes less. Fitted to an H200 (page fft): the fraction of the peak
+ * that sums of products reach, of the rates of memory and cache that spectra reach, and of the issue rate in kernels
+ * that transform one way only. */
+static const double kept_bytes = 0x1p29, product_share = 0.35, memory_share = 0.75, stage_share = 0.33;
 static const falt_cuda_fft_rates *const rates = &falt_cuda_fft_rates_of_points;
 enum { MOST_SEGMENTS = 64 };
 
@@ -53,8 +55,7 @@ static double stage(const falt_cuda_fft_problem *p, const falt_machine *m, const
                     double steps, double bytes, double rate) {
   const double slots = (double)m->multiprocessors * t->blocks, waves = fmax(1, blocks / slots + 0.5);
   const double wide = falt_cuda_fft_wide(p, m);
-  const double compute =
-      waves * slots * steps * wide * falt_cuda_fft_points_of(t) / (m->flops / 2 * rates->issue_share);
+  const double compute = waves * slots * steps * wide * falt_cuda_fft_points_of(t) / (m->flops / 2 * stage_share);
   const double memory = blocks * bytes / rate;
   return rates->launch + fmax(compute, memory) + 0.3 * fmin(compute, memory);
 }
@@ -65,7 +66,8 @@ static double seconds_of(const falt_cuda_fft_problem *p, const falt_machine *m, 
   const double sums = (p->wgrad ? (double)p->filters : pairs) * (double)t->steps;
   const double point = 2.0 * p->real_bytes, columns = (double)(INT64_C(1) << t->log[2]);
   const bool cached = falt_cuda_fft_kept(p, t) + t->spectra_bytes < 0.5 * m->cache_bytes;
-  const double rate = cached ? p->cache_bytes_per_s : m->bytes_per_s, transform = falt_cuda_fft_transform_steps(t);
+  const double cache_rate = memory_share * p->cache_bytes_per_s;
+  const double rate = cached ? cache_rate : memory_share * m->bytes_per_s, transform = falt_cuda_fft_transform_steps(t);
   const double launches = ceil(pairs / (double)t->strands);
   const live l = live_of(p, t);
   const double in = 2 * p->x_bytes * falt_cuda_fft_sectors(columns, p->x_bytes, p->x_step);
@@ -75,7 +77,7 @@ static double seconds_of(const falt_cuda_fft_problem *p, const falt_machine *m, 
       stage(p, m, t, sums, transform + rates->store + (p->far ? rates->far : 0), points * (out + point), rate);
   const double flops = falt_cuda_fft_wide(p, m) * pairs * l.products * points * 8;
   const double arithmetic = flops / (m->flops * product_share);
-  const double loads = points * point * (2 * pairs * l.products / t->group + 2 * sums) / p->cache_bytes_per_s;
+  const double loads = points * point * (2 * pairs * l.products / t->group + 2 * sums) / cache_rate;
   const double spectra = p->wgrad ? pairs * (double)t->all_parts * points * point : t->spectra_bytes;
   const double moved = points * point * (pairs * l.inputs + sums) / rate + spectra / (p->wgrad ? rate : m->bytes_per_s);
   const double memory = fmax(loads, moved);
