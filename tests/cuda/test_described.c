@@ -433,18 +433,12 @@ static void test_constants(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_names),
-      cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_measured_limits),
-      cmocka_unit_test(test_plans),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_compile),
-      cmocka_unit_test(test_threads_compile),
-      cmocka_unit_test(test_nowhere),
-      cmocka_unit_test(test_scaled_terms),
-      cmocka_unit_test(test_gaps),
-      cmocka_unit_test(test_taps_not_finite),
-      cmocka_unit_test(test_constants),
+      cmocka_unit_test(test_names),           cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_measured_limits), cmocka_unit_test(test_plans),
+      cmocka_unit_test(test_refusals),        cmocka_unit_test(test_compile),
+      cmocka_unit_test(test_threads_compile), cmocka_unit_test(test_nowhere),
+      cmocka_unit_test(test_scaled_terms),    cmocka_unit_test(test_gaps),
+      cmocka_unit_test(test_taps_not_finite), cmocka_unit_test(test_constants),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
