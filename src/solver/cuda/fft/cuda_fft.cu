@@ -57,6 +57,7 @@ __device__ inline double sum_taps(const Args &a, i64 x, const i64 out[3], i64 w)
 
 // ---- the kernels
 
+#if AXIS < 0  // cuda_fft_partitioned.cu has kernels of its own for these
 // Local memory that the compiler does not put into registers: sums over the parts of a filter are rarely accessed.
 __device__ inline Complex *kept(Complex *local) {
   asm("" : "+l"(local));
@@ -103,6 +104,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft(const __g
   if (!exact) return;
   finish_pair(a, b, v, shared);
 }
+
+#endif
 
 // The pairs of tiles that are summed tap by tap; SUM_THREADS threads a block.
 constexpr int SUM_THREADS = 256;
