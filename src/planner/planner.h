@@ -86,7 +86,7 @@ void falt_plan_run(const falt_plan *plan, const falt_operands *operands);
 struct falt_solver {
   const char *name;
   const char *device_kind; /* "cpu", "cuda" */
-  bool only_by_name;       /* a step of the ladder or a vendor's library: chosen only by name */
+  bool only_by_name;       /* a vendor's library, or not yet verified on its device: chosen only by name */
   bool nondeterministic;   /* sums in an order that depends on threads */
   /* A plan, or NULL with ask->reason set. The plan must be allocated by falt_plan_new. */
   falt_plan *(*plan)(const falt_solver *solver, falt_ask *ask);

@@ -125,6 +125,12 @@ static int64_t read_floats(const char *text, float *values, int64_t most) {
   return count;
 }
 
+static float largest(const float *values, int64_t count) {
+  float most = 0;
+  for (int64_t i = 0; i < count; i++) most = fmaxf(most, fabsf(values[i]));
+  return most;
+}
+
 static void check_example(falt_device *device, const example *e, const char *method) {
   float x[32], w[32], y[32], expected[32];
   falt_problem p;
@@ -138,8 +144,10 @@ static void check_example(falt_device *device, const example *e, const char *met
   if (falt_plan_create(&plan, device, &p, &budget, w) != FALT_OK) return; /* does not apply */
   for (int i = 0; i < 32; i++) y[i] = NAN;
   const falt_operands host = {.input = x, .filter = w, .output = y};
-  expect(falt_execute_host(plan, &host) == FALT_OK && memcmp(y, expected, (size_t)count * sizeof *y) == 0, method,
-         e->line);
+  const float rounding = strncmp(method, "cuda-fft", 8) == 0 ? 1e-6F : 0; /* transforms mix all elements */
+  bool fine = falt_execute_host(plan, &host) == FALT_OK;
+  for (int64_t i = 0; i < count; i++) fine &= fabsf(y[i] - expected[i]) <= rounding * largest(expected, count);
+  expect(fine, method, e->line);
   falt_plan_destroy(&plan);
 }
 

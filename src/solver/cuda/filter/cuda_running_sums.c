@@ -384,5 +384,8 @@ static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_cuda_running_sums;
-const falt_solver falt_solver_cuda_running_sums = {
-    .name = "cuda-running-sums", .device_kind = "cuda", .plan = plan_running, .takes_factors = true};
+const falt_solver falt_solver_cuda_running_sums = {.name = "cuda-running-sums",
+                                                   .device_kind = "cuda",
+                                                   .plan = plan_running,
+                                                   .takes_factors = true,
+                                                   .only_by_name = true};
