@@ -174,7 +174,7 @@ static falt_status stored(falt_gpu *gpu, const falt_cuda_kernel *kernel, const c
   if (!falt_cuda_cache_read(key, &binary)) return FALT_OK;
   const falt_status status = load(gpu, key, &binary, module);
   falt_free(binary.data);
-  return falt_cuda_compiler() ? FALT_OK : status;
+  return status == FALT_OK || falt_cuda_compiler() ? FALT_OK : status; /* damaged: compiled again where NVRTC is */
 }
 
 /* Without the lock: threads compile at the same time, and the first of a kernel's loads its binary. */
