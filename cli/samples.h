@@ -6,7 +6,7 @@
 
 #include "faltung/faltung.h"
 
-/* The types with such samples: those of audio files. */
+/* Whether audio files have samples of this type. */
 bool cli_samples_known(falt_type type);
 /* to[i] = from[i * step] for i < count, where `to` is f32 or f64. */
 void cli_samples_load(const void *from, falt_type type, int64_t step, int64_t count, void *to, falt_type lane);

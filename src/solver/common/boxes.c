@@ -1,14 +1,9 @@
-/* Box filters, single and repeated. */
+/* Box filters: which known filters are boxes, and what their sums may be. */
 #include "solver/common/boxes.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "core/memory.h"
 
 enum { LEAST_EXTENDED = 5 /* taps: shorter ones are any symmetric taps */ };
-
-/* ---- one box */
 
 /* The taps of an axis, from a dense filter of this one axis or from the only term. */
 static double tap_at(const falt_problem *p, const void *values, int axis, int64_t i) {
@@ -62,61 +57,15 @@ const char *falt_box_of(falt_box *box, const falt_problem *p, const void *values
   return found && isfinite(box->weight) ? NULL : "the filter's taps are not all one finite number, but for the ends";
 }
 
-/* ---- repeated boxes */
-
-/* out = taps of `count` convolved with one box. */
-static void convolve_box(const falt_box_chain *chain, const double *taps, int64_t count, double *out) {
-  double sum = 0; /* of the taps under the inner box */
-  for (int64_t i = 0; i < count + chain->size - 1; i++) {
-    const int64_t enters = i - 1, leaves = i - chain->size + 1;
-    if (enters >= 0 && enters < count) sum += taps[enters];
-    if (leaves >= 0 && leaves < count) sum -= taps[leaves];
-    out[i] = chain->inside * sum + chain->edge * ((i < count ? taps[i] : 0) + (leaves >= 0 ? taps[leaves] : 0));
-  }
-}
-
-void falt_box_chain_taps(const falt_box_chain *chain, double *out, double *scratch) {
-  const int64_t size = chain->size;
-  for (int64_t i = 0; i < size; i++) out[i] = i == 0 || i == size - 1 ? chain->edge : chain->inside;
-  for (int k = 1; k < chain->count; k++) {
-    const int64_t count = k * (size - 1) + 1;
-    memcpy(scratch, out, (size_t)count * sizeof *out);
-    convolve_box(chain, scratch, count, out);
-  }
-}
-
-static double sum_of(const double *taps, int64_t count) {
-  double sum = 0;
-  for (int64_t i = 0; i < count; i++) sum += taps[i];
-  return sum;
-}
-
-/* The only boxes that it can be: the first tap is edge^count, the sum (2 edge + (size - 2) inside)^count. */
-static bool guess(falt_box_chain *chain, const double *taps, int64_t count, int boxes) {
-  if ((count - 1) % boxes || (count - 1) / boxes + 1 < LEAST_EXTENDED) return false;
-  const double sum = sum_of(taps, count);
-  chain->count = boxes;
-  chain->size = (count - 1) / boxes + 1;
-  chain->edge = pow(taps[0], 1.0 / boxes);
-  chain->inside = (pow(sum, 1.0 / boxes) - 2 * chain->edge) / (double)(chain->size - 2);
-  const double second = boxes * pow(chain->edge, boxes - 1) * chain->inside;
-  return chain->inside > 0 && fabs(second - taps[1]) <= 1e-4 * taps[1];
-}
-
-bool falt_box_chain_find(falt_box_chain *chain, const double *taps, int64_t count, double tolerance) {
-  double *made = NULL;
-  bool found = false;
-  for (int64_t i = 0; i < count; i++)
-    if (!(taps[i] > 0 && isfinite(taps[i]))) return false;
-  for (int boxes = 2; boxes <= FALT_MOST_BOXES && !found; boxes++) {
-    if (!guess(chain, taps, count, boxes)) continue;
-    if (!made) made = falt_alloc(2 * (size_t)count * sizeof *made);
-    if (!made) return false;
-    falt_box_chain_taps(chain, made, made + count);
-    double error = 0;
-    for (int64_t i = 0; i < count; i++) error += fabs(made[i] - taps[i]);
-    found = error <= tolerance * sum_of(taps, count);
-  }
-  falt_free(made);
-  return found;
+double falt_box_largest_sum(const falt_box *box, const falt_problem *p) {
+  const falt_type x = p->input.type;
+  const int64_t *taps = &p->filter.size[FALT_D];
+  double constant = 0;
+  for (int i = 0; i < 3; i++)
+    for (int side = 0; side < 2; side++)
+      if (p->axis[i].boundary[side] == FALT_CONSTANT) constant = fabs(p->boundary_value);
+  if (!falt_type_is_integer(x) || constant != rint(constant) || box->ends[0] || box->ends[1] || box->ends[2])
+    return INFINITY;
+  return (double)taps[0] * (double)taps[1] * (double)taps[2] *
+         fmax(constant, fmax(-falt_type_min(x), falt_type_max(x)));
 }

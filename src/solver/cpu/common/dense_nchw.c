@@ -3,7 +3,6 @@
  * neighbouring channels: in NCHW they gather them, once for each tap and block of outputs. */
 #include "solver/cpu/common/dense_nchw.h"
 
-#include "core/memory.h"
 #include "solver/cpu/common/planes.h"
 #include "solver/cpu/common/upconvert.h"
 
@@ -13,8 +12,7 @@ enum {
 };
 
 typedef struct nchw_plan {
-  falt_plan base;
-  falt_plan *child;
+  falt_parent parent;
   int64_t images;
   size_t input, output, inner; /* offsets into the workspace; inner: the child's */
 } nchw_plan;
@@ -26,7 +24,7 @@ static bool is_forward(const falt_problem *p) {
 }
 
 static falt_planes planes_of(const nchw_plan *plan, const falt_operands *operands, bool input) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->parent.base.problem;
   const falt_tensor *t = input ? &p->input : &p->output;
   return (falt_planes){.planar = t,
                        .data = input ? (void *)(uintptr_t)operands->input : operands->output,
@@ -47,26 +45,14 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   inner.input = x.packed;
   inner.output = y.packed;
   if (is_forward(&base->problem))
-    falt_planes_run(plan->child, &inner, x, y);
+    falt_planes_run(plan->parent.child, &inner, x, y);
   else
-    falt_planes_run(plan->child, &inner, y, x);
+    falt_planes_run(plan->parent.child, &inner, y, x);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const nchw_plan *plan = (const nchw_plan *)base;
-  falt_text_add(text, "(%s images=%lld ", base->solver->name, (long long)plan->images);
-  plan->child->table->print(plan->child, text);
-  falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  nchw_plan *plan = (nchw_plan *)base;
-  falt_plan_destroy(&plan->child);
-  falt_free(plan);
-}
-
-static falt_status ready(falt_plan *base) {
-  return falt_plan_ready(((nchw_plan *)base)->child);
+  falt_text_add(text, "(%s images=%lld ", base->solver->name, (long long)((const nchw_plan *)base)->images);
+  falt_parent_print(base, text);
 }
 
 /* ---- applicable */
@@ -105,32 +91,38 @@ static size_t bytes_of(const falt_tensor *t, int64_t images) {
   return (size_t)(images * elements_of(t)) * falt_type_size(t->type);
 }
 
-falt_plan *falt_dense_nchw_plan(const falt_solver *solver, falt_ask *ask, falt_operation operation) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  nchw_plan *plan = (nchw_plan *)base;
   const falt_problem *p = ask->problem;
-  const char *reason = refusal(p, operation);
-  if (reason) return falt_refuse(ask, "%s", reason);
-  nchw_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
   falt_problem inner = *p;
   plan->images = images_of(p);
   inner.input = falt_planes_packed(&p->input, plan->images, p->input.type);
   inner.output = falt_planes_packed(&p->output, plan->images, p->output.type);
   falt_problem_canonical(&inner);
-  plan->child = falt_plan_child(ask, &inner, ask->filter_values);
-  if (!plan->child) {
-    destroy(&plan->base);
-    return NULL;
-  }
-  falt_memory_layout *all = &plan->base.layout;
-  plan->inner = falt_place_child(all, plan->child);
+  const char *why = falt_parent_adopt(&plan->parent, ask, &inner, ask->filter_values);
+  if (why) return why;
+  falt_memory_layout *all = &base->layout;
+  plan->inner = falt_place_child(all, plan->parent.child);
   plan->input = falt_place_part(all, bytes_of(&p->input, plan->images));
   plan->output = falt_place_part(all, bytes_of(&p->output, plan->images));
-  plan->base.workspace = all->total;
-  plan->base.packed = plan->child->packed;
-  plan->base.cost = plan->child->cost;
-  plan->base.cost.seconds *= (double)(p->input.size[FALT_N] / plan->images);
-  plan->base.cost.seconds += falt_planes_seconds(ask->device, &p->input, p->input.type, !is_forward(p));
-  plan->base.cost.seconds += falt_planes_seconds(ask->device, &p->output, p->output.type, is_forward(p));
-  return &plan->base;
+  base->workspace = all->total;
+  base->cost.seconds *= (double)(p->input.size[FALT_N] / plan->images);
+  base->cost.seconds += falt_planes_seconds(ask->device, &p->input, p->input.type, !is_forward(p));
+  base->cost.seconds += falt_planes_seconds(ask->device, &p->output, p->output.type, is_forward(p));
+  return NULL;
 }
+
+/* ---- steps */
+
+static const char *fprop_inapplicable(const falt_ask *ask) {
+  return refusal(ask->problem, FALT_FORWARD);
+}
+
+static const char *dgrad_inapplicable(const falt_ask *ask) {
+  return refusal(ask->problem, FALT_BACKWARD_DATA);
+}
+
+#define TABLE \
+  { execute, print, falt_parent_destroy, falt_parent_ready }
+const falt_plan_steps falt_fprop_nchw_steps = {sizeof(nchw_plan), TABLE, fprop_inapplicable, choose};
+const falt_plan_steps falt_dgrad_nchw_steps = {sizeof(nchw_plan), TABLE, dgrad_inapplicable, choose};

@@ -4,7 +4,6 @@
 
 #include "planner/planner.h"
 
-/* A plan for problems of this operation, forward or backward-data; NULL with the reason set. */
-falt_plan *falt_dense_nchw_plan(const falt_solver *solver, falt_ask *ask, falt_operation operation);
+extern const falt_plan_steps falt_fprop_nchw_steps, falt_dgrad_nchw_steps;
 
 #endif

@@ -2,9 +2,6 @@
  * every stride-th pixel, for which NCHW has no fast stores. */
 #include "solver/cpu/common/dense_nchw.h"
 
-static falt_plan *plan_nchw(const falt_solver *solver, falt_ask *ask) {
-  return falt_dense_nchw_plan(solver, ask, FALT_BACKWARD_DATA);
-}
-
 extern const falt_solver falt_solver_dgrad_nchw;
-const falt_solver falt_solver_dgrad_nchw = {.name = "dgrad-nchw", .device_kind = "cpu", .plan = plan_nchw};
+const falt_solver falt_solver_dgrad_nchw = {
+    .name = "dgrad-nchw", .device_kind = "cpu", .plan = falt_plan_make, .steps = &falt_dgrad_nchw_steps};

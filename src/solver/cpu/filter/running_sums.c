@@ -8,6 +8,8 @@
 
 #include <math.h>
 
+#include "solver/common/boxes.h"
+
 enum { STRIP = 4096 /* sums of a row */, LEAST_STRIP = 64, MAX_SCRATCH = 64 << 20 };
 
 typedef struct running_plan {
@@ -35,18 +37,6 @@ static void running_destroy(falt_plan *base) {
 
 /* ---------------------------------------------------------------------------------------------------- applicable */
 
-/* Whether all taps of all groups are one number; which one. */
-static bool is_box(const falt_tensor *filter, const void *values, double *weight) {
-  const int64_t *size = filter->size, groups = filter->stride[FALT_G] == 0 ? 1 : size[FALT_G];
-  *weight = falt_load(values, filter->type, falt_tensor_at(filter, 0, 0, 0, 0, 0, 0));
-  for (int64_t g = 0; g < groups; g++)
-    for (int64_t t = 0; t < size[FALT_D]; t++)
-      for (int64_t r = 0; r < size[FALT_H]; r++)
-        for (int64_t s = 0; s < size[FALT_W]; s++)
-          if (falt_load(values, filter->type, falt_tensor_at(filter, 0, g, 0, t, r, s)) != *weight) return false;
-  return isfinite(*weight);
-}
-
 /* Why the shape of the problem is not for it, or NULL. */
 static const char *why_not(const falt_rows *rows) {
   enum { MAX_SPAN = 1 << 22, MAX_STRIDE = 1 << 12, MAX_OUTSIDE = 1 << 24 };
@@ -64,24 +54,9 @@ static const char *why_not(const falt_rows *rows) {
 
 /* ---------------------------------------------------------------------------------------------------------- sums */
 
-static bool has_constant(const falt_rows *rows) {
-  for (int i = 0; i < 3; i++)
-    if (rows->axis[i].boundary[0] == FALT_CONSTANT || rows->axis[i].boundary[1] == FALT_CONSTANT) return true;
-  return false;
-}
-
-/* The largest sum of integers under the window; infinite if some are none. */
-static double largest_sum(const falt_rows *rows) {
-  const double taps = (double)rows->taps[0] * (double)rows->taps[1] * (double)rows->taps[2];
-  const double value = has_constant(rows) ? fabs(rows->boundary_value) : 0;
-  if (!falt_type_is_integer(rows->in_type) || value != rint(value)) return INFINITY;
-  return taps * fmax(value, fmax(-falt_type_min(rows->in_type), falt_type_max(rows->in_type)));
-}
-
 /* Integers are summed as such where their sums have 31 bits, and else in f64, which holds 53. */
-static void choose_sums(falt_running *how, const falt_device *device) {
+static void choose_sums(falt_running *how, const falt_device *device, double largest) {
   falt_rows *rows = &how->rows;
-  const double largest = largest_sum(rows);
   how->whole = largest < 0x1p31;
   if (!how->whole && isfinite(largest) && rows->lane == FALT_LANE_F32) {
     rows->lane = FALT_LANE_F64;
@@ -187,11 +162,14 @@ static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
   const char *why = falt_rows_init(&how.rows, &turned, ask->device->isa, ask->filter_values);
   if (!why) why = why_not(&how.rows);
   if (why) return falt_refuse(ask, "%s", why);
-  if (!is_box(&turned.filter, ask->filter_values, &how.weight))
-    return falt_refuse(ask, "the filter's taps are not all one finite number");
+  falt_box box;
+  why = falt_box_of(&box, &turned, ask->filter_values);
+  if (!why && (box.ends[0] || box.ends[1] || box.ends[2])) why = "the filter's taps are not all one finite number";
+  if (why) return falt_refuse(ask, "%s", why);
+  how.weight = box.weight;
   running_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  choose_sums(&how, ask->device);
+  choose_sums(&how, ask->device, falt_box_largest_sum(&box, &turned));
   how.stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
   plan->how = how;
   if (!choose_blocks(&plan->how, ask, &plan->base.layout)) {

@@ -2,9 +2,6 @@
  * tap takes longer than two transpositions. */
 #include "solver/cpu/common/dense_nchw.h"
 
-static falt_plan *plan_nchw(const falt_solver *solver, falt_ask *ask) {
-  return falt_dense_nchw_plan(solver, ask, FALT_FORWARD);
-}
-
 extern const falt_solver falt_solver_fprop_nchw;
-const falt_solver falt_solver_fprop_nchw = {.name = "fprop-nchw", .device_kind = "cpu", .plan = plan_nchw};
+const falt_solver falt_solver_fprop_nchw = {
+    .name = "fprop-nchw", .device_kind = "cpu", .plan = falt_plan_make, .steps = &falt_fprop_nchw_steps};

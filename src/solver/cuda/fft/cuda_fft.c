@@ -18,7 +18,7 @@ static void print(const falt_plan *base, falt_text *text) {
 
 static const char *choose(falt_plan *base, falt_ask *ask) {
   static const falt_cuda_fft_kernel own[] = {{"cuda_fft.cu", "falt_fft", 0}, {NULL, NULL, 0}};
-  return falt_cuda_fft_plan_choose((falt_cuda_fft_plan *)base, ask, falt_cuda_fft_choose, own);
+  return falt_cuda_fft_plan_choose((falt_cuda_fft_plan *)base, ask, falt_cuda_fft_each, own);
 }
 
 static const falt_plan_steps steps = {sizeof(falt_cuda_fft_plan),

@@ -27,12 +27,10 @@ typedef struct falt_cuda_fft_plan {
   bool wide, whole;
 } falt_cuda_fft_plan;
 
-/* Steps of falt_cuda_plan_make. `choose` takes a function that chooses the tile and the solver's own kernels. */
-typedef bool falt_cuda_fft_chooser(const falt_cuda_fft_problem *problem, const falt_machine *machine,
-                                   falt_cuda_fft_tile *best);
+/* Steps of falt_cuda_plan_make. `choose` takes the method of the tiles and the solver's own kernels. */
 const char *falt_cuda_fft_inapplicable(const falt_ask *ask);
 const char *falt_cuda_fft_wgrad_inapplicable(const falt_ask *ask);
-const char *falt_cuda_fft_plan_choose(falt_cuda_fft_plan *plan, falt_ask *ask, falt_cuda_fft_chooser *choose,
+const char *falt_cuda_fft_plan_choose(falt_cuda_fft_plan *plan, falt_ask *ask, falt_cuda_fft_method *method,
                                       const falt_cuda_fft_kernel *own);
 falt_status falt_cuda_fft_ready(falt_plan *plan);
 void falt_cuda_fft_destroy(falt_plan *plan);
@@ -45,6 +43,11 @@ falt_cuda_fft_args falt_cuda_fft_begin(const falt_cuda_fft_plan *plan, const fal
 /* Queues one of the solver's kernels. */
 void falt_cuda_fft_start(const falt_cuda_fft_plan *plan, int kernel, const falt_cuda_fft_args *args, int64_t blocks,
                          void *stream);
+/* Of cuda-fft-partitioned and cuda-fft-wgrad, whose own kernels keep spectra, sum products and transform back. */
+const char *falt_cuda_fft_kept_choose(falt_plan *plan, falt_ask *ask, falt_cuda_fft_method *method);
+void falt_cuda_fft_kept_execute(const falt_plan *plan, const falt_operands *operands);
+void falt_cuda_fft_kept_print(const falt_plan *plan, falt_text *text);
+
 /* Queues the sums of the tiles that are not transformed. */
 void falt_cuda_fft_end(const falt_cuda_fft_plan *plan, const falt_cuda_fft_args *args, void *stream);
 

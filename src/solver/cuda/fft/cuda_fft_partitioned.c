@@ -6,25 +6,30 @@
 
 enum { KEEP = FALT_FFT_OWN, PRODUCTS, BACK };
 
-/* As many strands at a time as the workspace has room for. */
-static void execute(const falt_plan *base, const falt_operands *o) {
+/* As many strands at a time as the workspace has room for; those of a filter's images stay together in wgrad, whose dy
+ * are transformed with them. */
+void falt_cuda_fft_kept_execute(const falt_plan *base, const falt_operands *o) {
   const falt_cuda_fft_plan *plan = (const falt_cuda_fft_plan *)base;
   const falt_cuda_fft_tile *t = &plan->tile;
+  const bool wgrad = base->problem.operation == FALT_BACKWARD_FILTER;
   falt_cuda_fft_args args = falt_cuda_fft_begin(plan, o);
-  const int64_t all = args.all_pairs / t->steps, groups = falt_ceil_div(t->steps, t->group);
+  const int64_t pairs = wgrad ? args.strand_pairs : 1; /* strands whose products are added */
+  const int64_t all = wgrad ? (int64_t)args.groups * args.filters * pairs : args.all_pairs / t->steps;
+  const int64_t groups = falt_ceil_div(t->steps, t->group);
   const int64_t columns = (int64_t)t->threads * FALT_FFT_SLOTS / FALT_FFT_PRODUCT_THREADS;
   for (int64_t first = 0; first < all; first += t->strands) {
-    const int64_t strands = falt_min(t->strands, all - first);
+    const int64_t strands = falt_min(t->strands, all - first), sums = strands / pairs;
     args.first_strand = (unsigned)first;
     args.strands = (unsigned)strands;
+    if (wgrad) falt_cuda_fft_start(plan, FALT_FFT_SPECTRUM, &args, strands * t->all_parts, o->stream);
     falt_cuda_fft_start(plan, KEEP, &args, strands * t->inputs, o->stream);
-    falt_cuda_fft_start(plan, PRODUCTS, &args, strands * groups * columns, o->stream);
-    falt_cuda_fft_start(plan, BACK, &args, strands * t->steps, o->stream);
+    falt_cuda_fft_start(plan, PRODUCTS, &args, sums * groups * columns, o->stream);
+    falt_cuda_fft_start(plan, BACK, &args, sums * t->steps, o->stream);
   }
   falt_cuda_fft_end(plan, &args, o->stream);
 }
 
-static void print(const falt_plan *base, falt_text *text) {
+void falt_cuda_fft_kept_print(const falt_plan *base, falt_text *text) {
   const falt_cuda_fft_plan *plan = (const falt_cuda_fft_plan *)base;
   const falt_cuda_fft_tile *t = &plan->tile;
   const long long steps = t->steps, strands = t->strands;
@@ -32,19 +37,24 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, " axis=%c steps=%lld strands=%lld)", "zyx"[t->axis], steps, strands);
 }
 
-static const char *choose(falt_plan *base, falt_ask *ask) {
+const char *falt_cuda_fft_kept_choose(falt_plan *base, falt_ask *ask, falt_cuda_fft_method *method) {
   static const falt_cuda_fft_kernel own[] = {
       {"cuda_fft_partitioned.cu", "falt_fft_keep", 0},
       {"cuda_fft_partitioned.cu", "falt_fft_products", FALT_FFT_PRODUCT_THREADS},
       {"cuda_fft_partitioned.cu", "falt_fft_back", 0},
   };
-  return falt_cuda_fft_plan_choose((falt_cuda_fft_plan *)base, ask, falt_cuda_fft_choose_partitioned, own);
+  return falt_cuda_fft_plan_choose((falt_cuda_fft_plan *)base, ask, method, own);
 }
 
-static const falt_plan_steps steps = {sizeof(falt_cuda_fft_plan),
-                                      {execute, print, falt_cuda_fft_destroy, falt_cuda_fft_ready},
-                                      falt_cuda_fft_inapplicable,
-                                      choose};
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  return falt_cuda_fft_kept_choose(base, ask, falt_cuda_fft_each_partitioned);
+}
+
+static const falt_plan_steps steps = {
+    sizeof(falt_cuda_fft_plan),
+    {falt_cuda_fft_kept_execute, falt_cuda_fft_kept_print, falt_cuda_fft_destroy, falt_cuda_fft_ready},
+    falt_cuda_fft_inapplicable,
+    choose};
 
 extern const falt_solver falt_solver_cuda_fft_partitioned;
 const falt_solver falt_solver_cuda_fft_partitioned = {.name = "cuda-fft-partitioned",

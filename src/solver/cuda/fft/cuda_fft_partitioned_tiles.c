@@ -178,18 +178,6 @@ void falt_cuda_fft_each_partitioned(const falt_cuda_fft_problem *p, const falt_m
   falt_cuda_fft_each_log(p, each_kept, &(search){p, m, tiles});
 }
 
-bool falt_cuda_fft_choose_partitioned(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *best) {
-  falt_tile_search tiles = falt_tile_search_best(best, sizeof *best);
-  falt_cuda_fft_each_partitioned(p, m, &tiles);
-  return tiles.found;
-}
-
 void falt_cuda_fft_each_wgrad(const falt_cuda_fft_problem *p, const falt_machine *m, falt_tile_search *tiles) {
   falt_cuda_fft_each_log(p, each_wgrad, &(search){p, m, tiles});
-}
-
-bool falt_cuda_fft_choose_wgrad(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *best) {
-  falt_tile_search tiles = falt_tile_search_best(best, sizeof *best);
-  falt_cuda_fft_each_wgrad(p, m, &tiles);
-  return tiles.found;
 }

@@ -306,7 +306,7 @@ falt_status falt_cuda_fft_ready(falt_plan *base) {
 
 /* ---- plan */
 
-static bool choose_tile(falt_cuda_fft_plan *plan, const falt_ask *ask, falt_cuda_fft_chooser *choose) {
+static bool choose_tile(falt_cuda_fft_plan *plan, const falt_ask *ask, falt_cuda_fft_method *method) {
   const roles r = roles_of(ask->problem);
   const falt_cuda_fft_args *a = &plan->args;
   const falt_machine machine = falt_cuda_machine(ask->device);
@@ -331,7 +331,7 @@ static bool choose_tile(falt_cuda_fft_plan *plan, const falt_ask *ask, falt_cuda
     problem.stride[i] = a->stride[i];
     problem.dilation[i] = a->dilation[i];
   }
-  return choose(&problem, &machine, &plan->tile);
+  return falt_cuda_fft_choose(method, &problem, &machine, &plan->tile);
 }
 
 static void lay_out_kept(falt_cuda_fft_plan *plan, falt_memory_layout *layout) {
@@ -359,14 +359,14 @@ static int epilogue_of(const falt_problem *p) {
   return p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY ? 2 : 1;
 }
 
-const char *falt_cuda_fft_plan_choose(falt_cuda_fft_plan *plan, falt_ask *ask, falt_cuda_fft_chooser *choose,
+const char *falt_cuda_fft_plan_choose(falt_cuda_fft_plan *plan, falt_ask *ask, falt_cuda_fft_method *method,
                                       const falt_cuda_fft_kernel *own) {
   plan->own = own;
   plan->whole = is_whole(ask->problem);
   plan->wide = plan->whole || !falt_problem_fits_f32(ask->problem);
   plan->epilogue = epilogue_of(ask->problem);
   set_args(plan);
-  if (!choose_tile(plan, ask, choose)) return plan->tile.rejected ? plan->tile.rejected : "no tile fits";
+  if (!choose_tile(plan, ask, method)) return plan->tile.rejected ? plan->tile.rejected : "no tile fits";
   set_tile_args(plan);
   lay_out(plan, plan->cuda.values != NULL);
   plan->cuda.base.cost.seconds = plan->tile.seconds;

@@ -210,8 +210,9 @@ void falt_cuda_fft_each(const falt_cuda_fft_problem *p, const falt_machine *m, f
   falt_cuda_fft_each_log(p, each_way, &(search){p, m, tiles});
 }
 
-bool falt_cuda_fft_choose(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *best) {
+bool falt_cuda_fft_choose(falt_cuda_fft_method *method, const falt_cuda_fft_problem *p, const falt_machine *m,
+                          falt_cuda_fft_tile *best) {
   falt_tile_search tiles = falt_tile_search_best(best, sizeof *best);
-  falt_cuda_fft_each(p, m, &tiles);
+  method(p, m, &tiles);
   return tiles.found;
 }

@@ -48,22 +48,15 @@ double falt_cuda_fft_workspace(const falt_cuda_fft_problem *problem, const falt_
 /* Bytes of the spectra that a launch keeps. */
 double falt_cuda_fft_kept(const falt_cuda_fft_problem *problem, const falt_cuda_fft_tile *tile);
 
-/* Offers every tile to the search. */
-void falt_cuda_fft_each(const falt_cuda_fft_problem *problem, const falt_machine *machine, falt_tile_search *search);
-/* The best; false with the reason of the least bad one if none is legal. */
-bool falt_cuda_fft_choose(const falt_cuda_fft_problem *problem, const falt_machine *machine, falt_cuda_fft_tile *best);
-
-/* The same for filters cut into parts along one axis whose tiles' spectra are kept. */
-void falt_cuda_fft_each_partitioned(const falt_cuda_fft_problem *problem, const falt_machine *machine,
-                                    falt_tile_search *search);
-bool falt_cuda_fft_choose_partitioned(const falt_cuda_fft_problem *problem, const falt_machine *machine,
-                                      falt_cuda_fft_tile *best);
-
-/* The same for sums of products over images; the filter may be one part. */
-void falt_cuda_fft_each_wgrad(const falt_cuda_fft_problem *problem, const falt_machine *machine,
-                              falt_tile_search *search);
-bool falt_cuda_fft_choose_wgrad(const falt_cuda_fft_problem *problem, const falt_machine *machine,
-                                falt_cuda_fft_tile *best);
+/* Offers every tile of a method to the search. */
+typedef void falt_cuda_fft_method(const falt_cuda_fft_problem *problem, const falt_machine *machine,
+                                  falt_tile_search *search);
+/* One transform forward and back for each part of the filter; filters cut along one axis, with the spectra of the
+ * input's tiles kept; and sums of products over images, whose filter may be one part. */
+falt_cuda_fft_method falt_cuda_fft_each, falt_cuda_fft_each_partitioned, falt_cuda_fft_each_wgrad;
+/* The best of a method; false with the reason of the least bad one if none is legal. */
+bool falt_cuda_fft_choose(falt_cuda_fft_method *method, const falt_cuda_fft_problem *problem,
+                          const falt_machine *machine, falt_cuda_fft_tile *best);
 
 /* ---- shared by the searches */
 

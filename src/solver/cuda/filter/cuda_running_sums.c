@@ -76,10 +76,6 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "%s)", plan->whole ? " s32" : plan->wide ? " f64" : "");
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- ready */
 
 static const char *sum_name(const running_plan *plan) {
@@ -130,9 +126,10 @@ static bool small_axes(const falt_problem *p) {
   return true;
 }
 
-static const char *refusal(const falt_ask *ask) {
+static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const int64_t *taps = &p->filter.size[FALT_D];
+  falt_box box;
   const bool columns = falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W);
   if (p->operation != FALT_FORWARD) return "it computes forward filters only";
   if (!one_channel(p)) return "it sums over channels";
@@ -142,29 +139,15 @@ static const char *refusal(const falt_ask *ask) {
   if (taps[0] * taps[1] * taps[2] == 1) return "the filter has one tap";
   for (int i = 0; i < 2; i++)
     if (taps[i] > 1 && p->axis[i].dilation > 1) return "the taps are apart along an axis other than the nearest one";
-  return NULL;
+  return falt_box_of(&box, p, ask->filter_values);
 }
 
 /* ---- types */
 
-/* The largest sum of integers under the window; infinite if some are none. */
-static double largest_sum(const falt_problem *p, const falt_box *box) {
-  const falt_type x = p->input.type;
-  const int64_t *taps = &p->filter.size[FALT_D];
-  double constant = 0;
-  for (int i = 0; i < 3; i++)
-    for (int side = 0; side < 2; side++)
-      if (p->axis[i].boundary[side] == FALT_CONSTANT) constant = fabs(p->boundary_value);
-  if (!falt_type_is_integer(x) || constant != rint(constant) || box->ends[0] || box->ends[1] || box->ends[2])
-    return INFINITY;
-  return (double)taps[0] * (double)taps[1] * (double)taps[2] *
-         fmax(constant, fmax(-falt_type_min(x), falt_type_max(x)));
-}
-
 /* Integers are summed as such where their sums have 31 bits, and else in f64, which holds 53. */
 static const char *choose_types(running_plan *plan) {
   const falt_problem *p = &plan->base.problem;
-  const double largest = largest_sum(p, &plan->box);
+  const double largest = falt_box_largest_sum(&plan->box, p);
   const double results = largest * (falt_type_is_integer(p->filter.type) ? fmax(1, fabs(plan->box.weight)) : 1);
   if (isfinite(largest) && results >= 0x1p53) return "sums of integers would not be exact";
   plan->wide = falt_problem_has_f64(p) || p->input.type == FALT_S32 || (isfinite(largest) && largest >= 0x1p31);
@@ -347,7 +330,7 @@ static const char *make_passes(running_plan *plan, const bool (*order)[3], int c
 /* ---- plan */
 
 /* Two axes in one pass or one after the other, whichever is estimated to be faster and keeps to the workspace. */
-static const char *choose(running_plan *plan, const falt_ask *ask) {
+static const char *choose_passes(running_plan *plan, const falt_ask *ask) {
   static const bool all[][3] = {{true, true, true}};
   static const bool planes[][3] = {{true, false, false}, {false, true, true}},
                     rows[][3] = {{true, true, false}, {false, false, true}};
@@ -365,27 +348,25 @@ static const char *choose(running_plan *plan, const falt_ask *ask) {
   return why;
 }
 
-static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
-  falt_box box;
-  const char *why = refusal(ask);
-  if (!why) why = falt_box_of(&box, ask->problem, ask->filter_values);
-  if (why) return falt_refuse(ask, "%s", why);
-  running_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
-  if (!plan) return NULL;
-  plan->box = box;
-  plan->pixel = falt_cuda_interleaved(ask->problem) ? (int)ask->problem->input.size[FALT_G] : 1;
-  plan->base.packed = true;
-  why = choose_types(plan);
-  if (!why) why = choose(plan, ask);
-  if (!why) return &plan->base;
-  destroy(&plan->base);
-  return falt_refuse(ask, "%s", why);
+static void destroy(falt_plan *base) {
+  falt_free(base);
 }
+
+static const char *choose(falt_plan *base, falt_ask *ask) {
+  running_plan *plan = (running_plan *)base;
+  falt_box_of(&plan->box, ask->problem, ask->filter_values);
+  plan->pixel = falt_cuda_interleaved(ask->problem) ? (int)ask->problem->input.size[FALT_G] : 1;
+  base->packed = true;
+  const char *why = choose_types(plan);
+  return why ? why : choose_passes(plan, ask);
+}
+
+static const falt_plan_steps steps = {sizeof(running_plan), {execute, print, destroy, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_running_sums;
 const falt_solver falt_solver_cuda_running_sums = {.name = "cuda-running-sums",
                                                    .device_kind = "cuda",
-                                                   .plan = plan_running,
+                                                   .plan = falt_plan_make,
+                                                   .steps = &steps,
                                                    .takes_factors = true,
                                                    .only_by_name = true};

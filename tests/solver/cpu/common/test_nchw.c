@@ -55,49 +55,37 @@ static void check(falt_device *device, const char *method, const char *line, fal
   if (memcmp(&found, &expected, sizeof found) != 0) fail_msg("%s: results differ from the reference's", line);
 }
 
-static void test_depthwise(void **state) {
-  (void)state;
-  const char *method = "depthwise-nchw";
-  falt_device *device;
-  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
-  check(device, method, "forward n=2 c=38 h=9 w=11 k=38 r=3 s=3 groups=38 pad=1 type=bf16 filter=given", FALT_BF16,
-        FALT_BF16);
-  check(device, method, "forward n=1 c=70 h=20 w=17 k=70 r=7 s=7 groups=70 pad=3 type=f16 filter=given", FALT_F16,
-        FALT_F16);
-  check(device, method, "forward n=1 c=24 h=14 w=14 k=24 r=9 s=9 groups=24 pad=4 type=u8 filter=given", FALT_U8,
-        FALT_S8);
-  check(device, method, "forward n=1 c=20 w=700 k=20 s=9 groups=20 pad=4 type=s8 filter=given", FALT_S8, FALT_S8);
-  check(device, method, "backward-data n=2 c=38 h=9 w=31 k=38 r=3 s=3 groups=38 pad=1 stride=2 type=f16 filter=given",
-        FALT_F16, FALT_F16);
-  falt_device_destroy(&device);
-}
+typedef struct sample {
+  const char *method, *line;
+  falt_type type, weights;
+} sample;
 
-static void test_dense(void **state) {
-  (void)state;
-  const char *method = "fprop-nchw";
-  falt_device *device;
-  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
-  check(device, method, "forward n=2 c=38 h=9 w=11 k=70 r=3 s=3 pad=1 type=bf16 filter=given", FALT_BF16, FALT_BF16);
-  check(device, method, "forward n=3 c=70 h=20 w=17 k=9 r=1 s=1 type=f16 filter=given", FALT_F16, FALT_F16);
-  check(device, method, "forward n=1 c=24 h=14 w=14 k=24 r=3 s=3 stride=2 type=bf16 out-type=f32 filter=given",
-        FALT_BF16, FALT_BF16);
-  check(device, method, "forward n=1 c=20 w=700 k=20 s=9 pad=4 type=u8 filter=given out-type=u8", FALT_U8, FALT_S8);
-  falt_device_destroy(&device);
-}
+static const sample samples[] = {
+    {"depthwise-nchw", "forward n=2 c=38 h=9 w=11 k=38 r=3 s=3 groups=38 pad=1 type=bf16", FALT_BF16, FALT_BF16},
+    {"depthwise-nchw", "forward n=1 c=70 h=20 w=17 k=70 r=7 s=7 groups=70 pad=3 type=f16", FALT_F16, FALT_F16},
+    {"depthwise-nchw", "forward n=1 c=24 h=14 w=14 k=24 r=9 s=9 groups=24 pad=4 type=u8", FALT_U8, FALT_S8},
+    {"depthwise-nchw", "forward n=1 c=20 w=700 k=20 s=9 groups=20 pad=4 type=s8", FALT_S8, FALT_S8},
+    {"depthwise-nchw", "backward-data n=2 c=38 h=9 w=31 k=38 r=3 s=3 groups=38 pad=1 stride=2 type=f16", FALT_F16,
+     FALT_F16},
+    {"fprop-nchw", "forward n=2 c=38 h=9 w=11 k=70 r=3 s=3 pad=1 type=bf16", FALT_BF16, FALT_BF16},
+    {"fprop-nchw", "forward n=3 c=70 h=20 w=17 k=9 r=1 s=1 type=f16", FALT_F16, FALT_F16},
+    {"fprop-nchw", "forward n=1 c=24 h=14 w=14 k=24 r=3 s=3 stride=2 type=bf16 out-type=f32", FALT_BF16, FALT_BF16},
+    {"fprop-nchw", "forward n=1 c=20 w=700 k=20 s=9 pad=4 type=u8 out-type=u8", FALT_U8, FALT_S8},
+    {"dgrad-nchw", "backward-data n=2 c=38 h=9 w=11 k=70 r=3 s=3 pad=1 stride=2 type=bf16", FALT_BF16, FALT_BF16},
+    {"dgrad-nchw", "backward-data n=3 c=70 h=20 w=17 k=9 r=1 s=1 stride=2 type=f16", FALT_F16, FALT_F16},
+    {"dgrad-nchw", "backward-data n=1 c=24 h=14 w=14 k=20 r=3 s=3 pad=1 type=bf16", FALT_BF16, FALT_BF16},
+    {"dgrad-nchw", "backward-data n=1 c=20 w=700 k=16 s=9 pad=4 stride=3 dilation=2 type=f16", FALT_F16, FALT_F16},
+};
 
-static void test_dense_dgrad(void **state) {
+static void test_samples(void **state) {
   (void)state;
-  const char *method = "dgrad-nchw";
   falt_device *device;
   assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
-  check(device, method, "backward-data n=2 c=38 h=9 w=11 k=70 r=3 s=3 pad=1 stride=2 type=bf16 filter=given", FALT_BF16,
-        FALT_BF16);
-  check(device, method, "backward-data n=3 c=70 h=20 w=17 k=9 r=1 s=1 stride=2 type=f16 filter=given", FALT_F16,
-        FALT_F16);
-  check(device, method, "backward-data n=1 c=24 h=14 w=14 k=20 r=3 s=3 pad=1 type=bf16 filter=given", FALT_BF16,
-        FALT_BF16);
-  check(device, method, "backward-data n=1 c=20 w=700 k=16 s=9 pad=4 stride=3 dilation=2 type=f16 filter=given",
-        FALT_F16, FALT_F16);
+  for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
+    char line[256];
+    snprintf(line, sizeof line, "%s filter=given", samples[i].line);
+    check(device, samples[i].method, line, samples[i].type, samples[i].weights);
+  }
   falt_device_destroy(&device);
 }
 
@@ -121,7 +109,6 @@ static void test_many_threads(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_depthwise), cmocka_unit_test(test_dense),
-                                     cmocka_unit_test(test_dense_dgrad), cmocka_unit_test(test_many_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_samples), cmocka_unit_test(test_many_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -72,13 +72,19 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->pairs * 2 >= t->boxes && t->boxes == sum->problem->images * t->tiles[0] * t->tiles[1] * t->tiles[2]);
 }
 
-static falt_cuda_fft_tile choose(const falt_cuda_fft_problem *p, const falt_machine *machine) {
+/* The best of a method's tiles, after all are checked. */
+static falt_cuda_fft_tile choose_by(falt_cuda_fft_method *method, const falt_cuda_fft_problem *p,
+                                    const falt_machine *machine, void (*check_one)(void *sum, const void *tile)) {
   falt_cuda_fft_tile best;
   tally sum = {.problem = p, .machine = machine};
-  falt_cuda_fft_each(p, machine, &(falt_tile_search){.visit = check_tile, .context = &sum});
-  assert_true(falt_cuda_fft_choose(p, machine, &best));
+  method(p, machine, &(falt_tile_search){.visit = check_one, .context = &sum});
+  assert_true(falt_cuda_fft_choose(method, p, machine, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
+}
+
+static falt_cuda_fft_tile choose(const falt_cuda_fft_problem *p, const falt_machine *machine) {
+  return choose_by(falt_cuda_fft_each, p, machine, check_tile);
 }
 
 /* Every tile of many sizes, on large and small GPUs. */
@@ -124,7 +130,7 @@ static void test_workspace(UNUSED void **state) {
   const falt_cuda_fft_tile t = choose(&p, &h200);
   assert_true(falt_cuda_fft_workspace(&p, &t) <= 60000);
   p.most_bytes = 0;
-  assert_false(falt_cuda_fft_choose(&p, &h200, &best));
+  assert_false(falt_cuda_fft_choose(falt_cuda_fft_each, &p, &h200, &best));
   assert_non_null(strstr(best.rejected, "workspace"));
 }
 
@@ -151,18 +157,7 @@ static void check_kept(void *context, const void *candidate) {
 }
 
 static falt_cuda_fft_tile choose_kept(const falt_cuda_fft_problem *p, const falt_machine *machine) {
-  falt_cuda_fft_tile best;
-  tally sum = {.problem = p, .machine = machine};
-  falt_tile_search search = {.visit = check_kept, .context = &sum};
-  if (p->wgrad) {
-    falt_cuda_fft_each_wgrad(p, machine, &search);
-    assert_true(falt_cuda_fft_choose_wgrad(p, machine, &best));
-  } else {
-    falt_cuda_fft_each_partitioned(p, machine, &search);
-    assert_true(falt_cuda_fft_choose_partitioned(p, machine, &best));
-  }
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
-  return best;
+  return choose_by(p->wgrad ? falt_cuda_fft_each_wgrad : falt_cuda_fft_each_partitioned, p, machine, check_kept);
 }
 
 static void test_partitioned(UNUSED void **state) {
@@ -200,10 +195,10 @@ static void test_kept_workspace(UNUSED void **state) {
   p.most_bytes = 100 << 20;
   choose_kept(&p, &h200);
   p.most_bytes = 1 << 16;
-  assert_false(falt_cuda_fft_choose_partitioned(&p, &h200, &best));
+  assert_false(falt_cuda_fft_choose(falt_cuda_fft_each_partitioned, &p, &h200, &best));
   assert_non_null(strstr(best.rejected, "workspace"));
   p.taps[2] = 1; /* nothing to cut */
-  assert_false(falt_cuda_fft_choose_partitioned(&p, &h200, &best));
+  assert_false(falt_cuda_fft_choose(falt_cuda_fft_each_partitioned, &p, &h200, &best));
 }
 
 /* ---- twiddles */
