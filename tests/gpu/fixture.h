@@ -65,11 +65,21 @@ UNUSED static void fill_integers(char *data, falt_type type, int64_t count, uint
   free(random);
 }
 
+/* Turns random taps of an image's filter into products of the first row and the first column. */
+UNUSED static void make_rank_one(const falt_problem *p, float *taps) {
+  const int64_t rows = p->filter.size[FALT_H], columns = p->filter.size[FALT_W];
+  taps[0] = 1;
+  for (int64_t i = 1; i < rows; i++)
+    for (int64_t j = 1; j < columns; j++) taps[i * columns + j] = taps[i * columns] * taps[j];
+}
+
 /* Operands on the host, and what comes out of the plan. The values of filters are known when planning, those of layers'
  * are not. */
 UNUSED static bool open_run_of(run *r, falt_device *device, const char *line, bool integers) {
+  falt_budget budget;
   *r = (run){.line = line, .device = device};
-  if (falt_problem_parse(&r->problem, NULL, line) != FALT_OK) return false;
+  falt_budget_default(&budget);
+  if (falt_problem_parse(&r->problem, &budget, line) != FALT_OK) return false;
   const falt_problem *p = &r->problem;
   r->result = result_of(p);
   for (int i = 0; i < TENSORS; i++) {
@@ -82,9 +92,10 @@ UNUSED static bool open_run_of(run *r, falt_device *device, const char *line, bo
       fill_integers(r->host[i], t->type, span, (uint64_t)i + 1);
     else
       falt_random_fill(r->host[i], t->type, span, (uint64_t)i + 1);
+    if (i == FILTER && p->rank == 1 && t->type == FALT_F32) make_rank_one(p, (float *)(void *)r->host[i]);
   }
   const falt_operands host = operands_of(r->host);
-  return falt_plan_create(&r->plan, device, p, NULL, p->is_filter ? r->host[FILTER] : NULL) == FALT_OK &&
+  return falt_plan_create(&r->plan, device, p, &budget, p->is_filter ? r->host[FILTER] : NULL) == FALT_OK &&
          falt_execute_host(r->plan, &host) == FALT_OK;
 }
 

@@ -22,9 +22,15 @@ def along_rows():
 
 
 def separable():
-    words = [f"w={random.choice([5, 37, 130, 517, 1024, 2051])}", f"h={random.choice([3, 20, 100, 333])}",
-             f"r={random.randint(3, 25)}", f"s={random.randint(3, 31)}", "rank=1"]
-    words.append(random.choice(["pixel=3", "c=2", "n=1", "n=3"]))
+    kind = random.choice(TYPES[:-1])
+    width = random.choice([5, 37, 130, 517, 1024, 2051] if kind == "f32" else [8, 36, 132, 520, 1024, 1040, 2048])
+    words = [f"w={width}", f"h={random.choice([3, 20, 100, 333])}",
+             f"r={random.randint(3, 25)}", f"s={random.randint(3, 31)}", "rank=1", f"type={kind}"]
+    words.append(random.choice(["pixel=2", "pixel=3", "pixel=4", "c=2", "n=1", "n=3"]))
+    if kind in ("f16", "bf16"):
+        words.append("weight-type=f32")  # rounded taps are of full rank
+    if random.random() < 0.2:
+        words.append("mode=full")
     return words + random.choice([[], [], ["out-type=f16"], ["out-type=u8"]])
 
 

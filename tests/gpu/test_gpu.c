@@ -18,6 +18,9 @@ static const char *const lines[] = {
     "correlate d=20 h=33 w=128 t=3 r=3 s=3 type=f64",
     "correlate d=20 h=33 w=128 t=5 r=3 s=3 boundary=reflect101",
     "correlate h=40 w=40 r=31 s=31 boundary=edge",
+    "correlate pixel=3 h=50 w=320 r=13 s=13 boundary=wrap type=u8 rank=1 method=cuda-separable-25d",
+    "correlate h=50 w=132 r=5 s=9 boundary=symmetric type=u16 rank=1 method=cuda-separable-25d",
+    "correlate h=50 w=320 r=9 s=17 boundary=reflect101 rank=1 method=cuda-separable-25d",
     "forward n=1 c=67 h=14 w=14 k=35 r=1 s=1 type=f16 layout=nhwc",
 };
 enum { LINES = sizeof lines / sizeof *lines };

@@ -15,11 +15,8 @@ typedef struct blocking_plan {
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const blocking_plan *plan = (const blocking_plan *)base;
-  const falt_tile_problem *p = &plan->taps.problem;
   const falt_separable_25d *m = &plan->blocked;
-  const int x_vector = 16 / p->x_bytes, y_vector = m->width < 16 / p->y_bytes ? m->width : 16 / p->y_bytes;
-  falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, x_vector, y_vector);
-  args.aligned &= p->x_align % x_vector == 0 && p->y_align % y_vector == 0;
+  falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, m->copy / plan->taps.problem.x_bytes, m->y_vector);
   void *parameters[] = {&args, (void *)plan->taps.values};
   const int64_t warps = m->across * m->down * m->planes;
   const falt_gpu_launch launch = {
@@ -32,8 +29,8 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_separable_25d *m = &plan->blocked;
   falt_text_add(text, "(%s ", base->solver->name);
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
-  falt_text_add(text, "%d rows=%d ahead=%d warps=%d blocks=%d%s)", m->width, m->rows, m->ahead, m->warps, m->blocks,
-                plan->taps.wide ? " f64" : "");
+  falt_text_add(text, "%d rows=%d ahead=%d warps=%d blocks=%d copy=%d)", m->width, m->rows, m->ahead, m->warps,
+                m->blocks, m->copy);
 }
 
 static void destroy(falt_plan *base) {

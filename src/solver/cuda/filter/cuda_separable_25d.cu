@@ -5,8 +5,12 @@
 // A warp reads each line once; register tiles read it several times. The output of the row pass never leaves the
 // registers. The accumulators move to the next row by the destination registers of the multiply-adds.
 
+// Elements beyond the ends of a row are loaded into registers a line ahead of their use, and put into shared memory
+// when the rest of their line has arrived: a warp at the end of a row never waits for a load of its own.
+
 // Compile-time parameters, in addition to those of cuda_direct.cu (TAPS_T, strides and dilations are 1):
-//   THREAD                    columns of a lane: a word of 16 bytes, or several
+//   THREAD                    columns of a lane: one word of 4, 8 or 16 bytes, or several of 16
+//   COPY_X                    bytes of an asynchronous copy
 //   WARPS                     of a block
 //   AHEAD                     lines in flight
 
@@ -17,12 +21,21 @@ typedef long long i64;
 typedef falt_cuda_tile_args Args;
 
 constexpr int R = TAPS_R, S = TAPS_S, V = THREAD, WARP = 32;
-constexpr int TERM = 1 + R + S;                                             // taps of a separable term
-constexpr int VECTOR = 16 / sizeof(X), OWN = V / VECTOR;                    // elements of a word; a lane's words
-constexpr int SHIFT = ((-PAD_S * PIXEL) % VECTOR + VECTOR) % VECTOR;        // loaded before a window to be aligned
+constexpr int TERM = 1 + R + S;  // taps of a separable term
+constexpr int WORD = V * sizeof(X) < 16 ? V * sizeof(X) : 16;
+constexpr int VECTOR = WORD / sizeof(X), OWN = V / VECTOR;                  // elements of a word; a lane's words
+constexpr int COPY = COPY_X / sizeof(X);                                    // elements of an asynchronous copy
+constexpr int BEFORE = ((-PAD_S * PIXEL) % COPY + COPY) % COPY;             // staged before the warp's first window
+constexpr int FIRST = BEFORE / VECTOR, SHIFT = BEFORE % VECTOR;             // word, and element in it, of that window
 constexpr int LOADS = (SHIFT + V + (S - 1) * PIXEL + VECTOR - 1) / VECTOR;  // words of a window
-constexpr int WORDS = (WARP - 1) * OWN + LOADS, ROUNDS = (WORDS * VECTOR + WARP - 1) / WARP;
+constexpr int STAGED = (FIRST + (WARP - 1) * OWN + LOADS) * VECTOR;         // elements of a line
+constexpr int COPIES = (STAGED + COPY - 1) / COPY;
 constexpr int LINES = AHEAD + 1;  // in shared memory
+constexpr int MOST_ROUNDS = 3;    // of a warp's copies of a line that are unrolled
+constexpr int GHOSTS = 2;         // ghost elements of a lane in registers
+constexpr int BATCH = 4;          // loads in flight of the others
+
+typedef Word<WORD>::type Unit;
 
 enum { PLANE, ROW, COLUMN };
 
@@ -36,24 +49,44 @@ struct Taps {
   ACC value[TERMS * TERM];
 };
 
-// The slot of word w of the warp: the words of neighbouring lanes start an odd number of words apart.
+// The slot of word w of the warp: the words of neighbouring lanes start an odd number of words apart. One word a lane
+// has its place in order, so a copy may fill several.
 __device__ constexpr int slot(int w) {
   return w / OWN * (OWN | 1) + w % OWN;
 }
 
-constexpr int SLOTS = slot(WORDS - 1) + 1;
+constexpr int SLOTS = ((slot((COPIES * COPY - 1) / VECTOR) + 1) * WORD + 15) / 16;  // 16 bytes each
 
 // ---- lines
 
-// Loop invariants of the lines.
-struct Lane {
-  int lane, column;  // the first element that the warp stages
-  bool inside;       // all staged elements are inside the row, in whole words
-  int *place;        // else: of elements lane, lane + 32, ..., 32 apart; negative: the constant
+// Shared memory of a warp. Staged elements are numbered from Lane::column on.
+struct Ring {
+  uint4 line[LINES][SLOTS];
+  int low, high;          // elements [low, high) arrive by copies, the others before `end` are ghosts
+  int end;                // elements from here on belong to no output
+  int at[GHOSTS * WARP];  // positions of the first ghosts in the row; negative: the constant
 };
 
-__device__ inline void put(uint4 *line, int element, X value) {
-  ((X *)(line + slot(element / VECTOR)))[element % VECTOR] = value;
+// Loop invariants of the lines.
+struct Lane {
+  int lane, column;
+  bool inside;  // all staged elements are inside the row, in whole copies
+};
+
+// The line that continues a plane at `row`; null: the constant.
+__device__ inline const X *line_at(const Args &a, const X *plane, int row) {
+  const int folded = fold<int, FAR>(AXIS_R, a.in[ROW], row);
+  if (FILLS && folded < 0) return nullptr;
+  return plane + max(0, min(folded, a.in[ROW] - 1)) * a.x_row;
+}
+
+// The same; inside the image it follows the line `before`.
+__device__ inline const X *next_line(const Args &a, const X *plane, const X *before, int row) {
+  return row > 0 && row < a.in[ROW] ? before + a.x_row : line_at(a, plane, row);
+}
+
+__device__ inline X *staged(uint4 *line, int element) {
+  return (X *)((Unit *)line + slot(element / VECTOR)) + element % VECTOR;
 }
 
 __device__ inline X filling(const Args &a) {
@@ -62,24 +95,80 @@ __device__ inline X filling(const Args &a) {
   return fill;
 }
 
-__device__ inline void stage(uint4 *line, const Args &a, const Lane &me, const X *row) {
-  if (me.inside && (!FILLS || row)) {
-    const unsigned to = shared_address(line + slot(me.lane));
-    row += me.column + me.lane * VECTOR;
+// Copies what the row has of elements [low, high), BYTES at a time.
+template <int BYTES>
+__device__ inline void copy_part(uint4 *line, const Ring &ring, const Lane &me, const X *row) {
+  constexpr int each = BYTES / sizeof(X), unrolled = COPIES * COPY <= MOST_ROUNDS * WARP * each ? MOST_ROUNDS : 1;
+#pragma unroll unrolled
+  for (int c = 0; c < COPIES * COPY; c += WARP * each) {
+    const int i = c + me.lane * each;
+    if (i >= ring.low && i < ring.high)
+      copy_async<BYTES>(shared_address(staged(line, i)), row + me.column + i,
+                        min(each, ring.high - i) * (int)sizeof(X));
+  }
+}
+
+__device__ inline void stage(uint4 *line, const Ring &ring, const Args &a, const Lane &me, const X *row) {
+  if (FILLS && !row) {
+    for (int i = me.lane; i < STAGED; i += WARP) *staged(line, i) = filling(a);
+  } else if (me.inside) {
+    constexpr int unrolled = COPIES <= MOST_ROUNDS * WARP ? MOST_ROUNDS : 1;
+    row += me.column + me.lane * COPY;
+#pragma unroll unrolled
+    for (int c = 0; c < COPIES; c += WARP)
+      if (me.lane + c < COPIES)
+        copy_async<COPY_X>(shared_address(staged(line, (me.lane + c) * COPY)), row + c * COPY, COPY_X);
+  } else if (a.aligned) {
+    copy_part<COPY_X>(line, ring, me, row);
+  } else if constexpr (sizeof(X) >= 4) {
+    copy_part<sizeof(X)>(line, ring, me, row);
+  }
+}
+
+// ---- ghost elements: those that no copy brings, of which there are two runs
+
+__device__ inline int ghost_count(const Ring &ring) {
+  return ring.low + max(0, ring.end - ring.high);
+}
+
+__device__ inline int ghost(const Ring &ring, int g) {
+  return g < ring.low ? g : g - ring.low + ring.high;
+}
+
+// Elements before the first window may have no position: any one will do.
+__device__ inline int ghost_place(const Args &a, const Ring &ring, const Lane &me, int g) {
+  const int at = place(a, me.column + ghost(ring, g));
+  return constants(AXIS_S) ? at : max(at, 0);
+}
+
+__device__ inline X ghost_value(const Args &a, const X *row, int at) {
+  return (constants(AXIS_S) && at < 0) || (FILLS && !row) ? filling(a) : row[at];
+}
+
+__device__ inline void load_ghosts(X values[GHOSTS], const Args &a, const Ring &ring, const Lane &me, const X *row) {
 #pragma unroll
-    for (int w = 0; w < WORDS; w += WARP)
-      if (me.lane + w < WORDS) copy_async<16>(to + sizeof(uint4) * slot(w), row + w * VECTOR, 16);
-  } else {
+  for (int k = 0; k < GHOSTS; k++)
+    if (k * WARP + me.lane < ghost_count(ring)) values[k] = ghost_value(a, row, ring.at[k * WARP + me.lane]);
+}
+
+// The first ghosts are in registers; the rest, of lines with far ends or of unaligned rows, are loaded now.
+__device__ inline void put_ghosts(uint4 *line, const Args &a, const Ring &ring, const Lane &me, const X values[GHOSTS],
+                                  const X *x, int row) {
+  const int count = ghost_count(ring);
 #pragma unroll
-    for (int k = 0; k < ROUNDS; k++) {
-      const int i = k * WARP + me.lane;
-      if (i >= WORDS * VECTOR) continue;
-      const int at = me.place[k * WARP];
-      if (at >= 0 && (!FILLS || row))
-        copy_async<sizeof(X)>(shared_address(line + slot(i / VECTOR)) + i % VECTOR * sizeof(X), row + at, sizeof(X));
-      else
-        put(line, i, filling(a));
-    }
+  for (int k = 0; k < GHOSTS; k++)
+    if (k * WARP + me.lane < count) *staged(line, ghost(ring, k * WARP + me.lane)) = values[k];
+  if (count <= GHOSTS * WARP) return;
+  const X *from = line_at(a, x, row);
+#pragma unroll 1
+  for (int g = GHOSTS * WARP + me.lane; g < count; g += BATCH * WARP) {
+    X more[BATCH];
+#pragma unroll
+    for (int k = 0; k < BATCH; k++)
+      more[k] = ghost_value(a, from, ghost_place(a, ring, me, min(g + k * WARP, count - 1)));
+#pragma unroll
+    for (int k = 0; k < BATCH; k++)
+      if (g + k * WARP < count) *staged(line, ghost(ring, g + k * WARP)) = more[k];
   }
 }
 
@@ -95,11 +184,11 @@ __device__ inline void add_element(ACC along[V], const ACC *of, ACC x, int i) {
 }
 
 // Adds a line to all R outputs; sum[k] takes tap R - 1 - k.
-__device__ inline void add_line(ACC sum[R][V], const Taps &taps, const uint4 *words) {
+__device__ inline void add_line(ACC sum[R][V], const Taps &taps, const Unit *words) {
   ACC along[TERMS][V] = {};
 #pragma unroll
   for (int w = 0; w < LOADS; w++) {
-    Raw<uint4, VECTOR> raw;
+    Raw<Unit, VECTOR> raw;
     raw.word[0] = words[slot(w)];
 #pragma unroll
     for (int i = 0; i < VECTOR; i++)
@@ -128,7 +217,7 @@ __device__ inline void store_row(const Args &a, Y *y, const ACC sum[V], int coun
 #pragma unroll
   for (int v = 0; v < V; v++) result[v] = SCALED ? (ACC)a.alpha * sum[v] + (ACC)a.beta : sum[v];
   if (a.aligned && count >= V) {
-    store_results<V * sizeof(Y) <= 16 ? V : 16 / sizeof(Y), V>(y, result);
+    store_results<VECTOR_Y, V>(y, result);
   } else {
 #pragma unroll
     for (int v = 0; v < V; v++)
@@ -138,24 +227,18 @@ __device__ inline void store_row(const Args &a, Y *y, const ACC sum[V], int coun
 
 // ---- the loop over rows
 
-// The line that continues a plane at `row`; null: the constant. Inside the image it follows the line `before`.
-__device__ inline const X *next_line(const Args &a, const X *plane, const X *before, int row) {
-  if (row > 0 && row < a.in[ROW]) return before + a.x_row;
-  const int folded = fold<int, FAR>(AXIS_R, a.in[ROW], row);
-  if (FILLS && folded < 0) return nullptr;
-  return plane + max(0, min(folded, a.in[ROW] - 1)) * a.x_row;
-}
-
-__device__ inline void blocked(const Args &a, const Taps &taps, uint4 (*ring)[SLOTS], const X *x, Y *y, int begin,
-                               int end, const Lane &me, int count) {
+__device__ inline void blocked(const Args &a, const Taps &taps, Ring &ring, const X *x, Y *y, int begin, int end,
+                               const Lane &me, int count) {
   ACC sum[R][V] = {};
+  X ghosts[GHOSTS];
   int row = begin - PAD_R;
   const int last = end - PAD_R + R - 1;
+  if (!me.inside) load_ghosts(ghosts, a, ring, me, line_at(a, x, row));
   const X *line = x + (row - 1) * a.x_row;
 #pragma unroll
   for (int i = 0; i < AHEAD; i++, row++) {
     line = next_line(a, x, line, row);
-    if (row < last) stage(ring[i], a, me, line);
+    if (row < last) stage(ring.line[i], ring, a, me, line);
     end_batch();
   }
   int used = AHEAD, now = 0;
@@ -164,9 +247,14 @@ __device__ inline void blocked(const Args &a, const Taps &taps, uint4 (*ring)[SL
     await_batches<AHEAD - 1>();
     __syncwarp();  // the line has arrived, and all have read the previous one, whose slot is reused
     line = next_line(a, x, line, row);
-    if (row < last) stage(ring[used], a, me, line);
+    if (row < last) stage(ring.line[used], ring, a, me, line);
     end_batch();
-    add_line(sum, taps, ring[now] + me.lane * (OWN | 1));
+    if (!me.inside) {
+      put_ghosts(ring.line[now], a, ring, me, ghosts, x, row - AHEAD);
+      load_ghosts(ghosts, a, ring, me, line_at(a, x, row - AHEAD + 1));
+      __syncwarp();
+    }
+    add_line(sum, taps, (const Unit *)ring.line[now] + slot(FIRST + me.lane * OWN));
     if (i >= begin) {
       store_row(a, y, sum[0], count);
       y += a.y_row;
@@ -177,10 +265,23 @@ __device__ inline void blocked(const Args &a, const Taps &taps, uint4 (*ring)[SL
   }
 }
 
+// Unaligned rows of narrow elements are ghosts.
+__device__ inline void set_ghosts(Ring &ring, const Args &a, const Lane &me, int column) {
+  const bool copies = a.aligned || sizeof(X) >= 4;
+  if (me.lane == 0) {
+    ring.end = BEFORE + min(WARP * V, a.out[COLUMN] - column) + (S - 1) * PIXEL;
+    ring.low = copies ? max(0, min(-me.column, ring.end)) : 0;
+    ring.high = copies ? max(ring.low, min(a.in[COLUMN] - me.column, ring.end)) : 0;
+  }
+  __syncwarp();
+#pragma unroll
+  for (int g = me.lane; g < GHOSTS * WARP; g += WARP)
+    if (g < ghost_count(ring)) ring.at[g] = ghost_place(a, ring, me, g);
+}
+
 extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
     falt_separable_25d(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
-  __shared__ uint4 rings[WARPS][LINES][SLOTS];
-  __shared__ int places[WARPS][ROUNDS * WARP];
+  __shared__ Ring rings[WARPS];
   const int warp = threadIdx.x / WARP;
   unsigned item = blockIdx.x * WARPS + warp;
   const int column = item % a.blocks[COLUMN] * (WARP * V);
@@ -196,11 +297,9 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
 
   Lane me;
   me.lane = threadIdx.x % WARP;
-  me.place = places[warp] + me.lane;
-  me.column = column - PAD_S * PIXEL - SHIFT;
-  me.inside = a.aligned && me.column >= 0 && me.column + WORDS * VECTOR <= a.in[COLUMN];
-#pragma unroll
-  for (int k = 0; k < ROUNDS && !me.inside; k++) me.place[k * WARP] = place(a, me.column + k * WARP + me.lane);
+  me.column = column - PAD_S * PIXEL - BEFORE;
+  me.inside = a.aligned && me.column >= 0 && me.column + COPIES * COPY <= a.in[COLUMN];
+  if (!me.inside) set_ghosts(rings[warp], a, me, column);
   const int mine = column + me.lane * V;
   blocked(a, taps, rings[warp], x, y + mine, begin, end, me, a.out[COLUMN] - mine);
 }

@@ -7,6 +7,8 @@
 
 typedef struct falt_separable_25d {
   int width;                    /* columns of a lane */
+  int copy;                     /* bytes of an asynchronous copy */
+  int y_vector;                 /* elements of a store */
   int ahead;                    /* lines in flight */
   int warps, blocks;            /* of a block; that should fit on a multiprocessor */
   int rows;                     /* of outputs, of a warp */
