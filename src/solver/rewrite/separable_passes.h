@@ -15,6 +15,7 @@ typedef struct falt_passes {
   int64_t apart;
   bool extends; /* first passes make the rows beyond the ends, too: what the constant becomes there is not one number */
   bool finishes;
+  bool paired; /* the first pass goes along the width and the height of a volume */
   falt_problem pass[FALT_MOST_PASSES], finish;
 } falt_passes;
 
@@ -22,8 +23,9 @@ typedef struct falt_passes {
 int falt_passes_axes(const falt_problem *problem, int axis[FALT_MOST_PASSES]);
 
 /* Fills *passes for a problem whose filter comes as factors, with two tapped axes at least. `values` are the factors,
- * or NULL if they are given. */
-void falt_passes_make(falt_passes *passes, const falt_problem *problem, const void *values);
+ * or NULL if they are given. `pair`: one pass along the width and the height, for one known term of three tapped axes.
+ */
+void falt_passes_make(falt_passes *passes, const falt_problem *problem, const void *values, bool pair);
 
 /* The type of factors and of results between passes. */
 falt_type falt_passes_type(const falt_problem *problem);

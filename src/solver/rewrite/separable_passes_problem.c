@@ -89,9 +89,9 @@ static int64_t reach(const falt_problem *p, int axis) {
   return (p->output.size[FALT_D + axis] - 1) * a->stride + falt_extent(a, p->filter.size[FALT_D + axis]);
 }
 
-/* The axis along which pass i goes, which finds all that it reads if the pass before it has extended its results. */
-static falt_axis own_axis(const falt_passes *passes, const falt_problem *p, int i) {
-  falt_axis axis = p->axis[passes->axis[i]];
+/* An axis along which pass i goes, which finds all that it reads if the pass before it has extended its results. */
+static falt_axis own_axis(const falt_passes *passes, const falt_problem *p, int i, int a) {
+  falt_axis axis = p->axis[a];
   if (i > 0 && passes->extends) {
     axis.pad[0] = axis.pad[1] = 0;
     axis.boundary[0] = axis.boundary[1] = FALT_CONSTANT;
@@ -119,18 +119,26 @@ static void set_filter(falt_problem *pass, const falt_problem *p, int axis) {
   pass->filter.stride[FALT_D + axis] = 1;
 }
 
+/* Adds the height to the filter of a pass along the width. */
+static void add_height(falt_problem *pass, const falt_problem *p) {
+  pass->filter.size[FALT_H] = p->filter.size[FALT_H];
+  pass->filter.stride[FALT_H] = p->filter.size[FALT_W];
+  pass->rank = 1;
+}
+
 /* Pass i from `input` into memory between passes, or to the end. The first takes the axes of one tap, too. */
 static void make_pass(falt_passes *passes, const falt_problem *p, const falt_tensor *input, int i, double value) {
   falt_problem *pass = &passes->pass[i];
-  const int axis = passes->axis[i];
+  const int axis = passes->axis[i], other = passes->paired && i == 0 ? 1 : axis;
   *pass = *p;
   pass->input = *input;
   pass->boundary_value = value;
   set_filter(pass, p, axis);
+  if (other != axis) add_height(pass, p);
   for (int a = 0; a < 3; a++) {
     const bool tapped = p->filter.size[FALT_D + a] > 1;
-    if (a == axis)
-      pass->axis[a] = own_axis(passes, p, i);
+    if (a == axis || a == other)
+      pass->axis[a] = own_axis(passes, p, i, a);
     else if (tapped && i == 0 && passes->extends)
       extend(pass, p, a);
     else if (tapped || i > 0)
@@ -226,7 +234,7 @@ static void make_sum(falt_passes *passes, const falt_problem *p) {
   sum->filter.size[FALT_H] = p->filter.size[FALT_D + axis];
   sum->filter.stride[FALT_D] = falt_passes_term(p);
   sum->axis[0] = sum->axis[2] = untouched;
-  sum->axis[1] = own_axis(passes, p, passes->count - 1);
+  sum->axis[1] = own_axis(passes, p, passes->count - 1, axis);
   if (has_vectors(p) || !place_sum(sum, p, from, &p->output, axis)) {
     lay_densely(&dense, p);
     place_sum(sum, p, from, &dense, axis); /* dense tensors of one order join */
@@ -246,11 +254,19 @@ static bool meets_constant(const falt_problem *p) {
   return meets && p->boundary_value != 0;
 }
 
-void falt_passes_make(falt_passes *passes, const falt_problem *p, const void *values) {
+/* By what a constant grows in pass i. */
+static double growth(const falt_passes *passes, const falt_problem *p, const void *values, int i) {
+  const double sum = sum_along(p, values, passes->axis[i], i == 0);
+  return passes->paired && i == 0 ? sum * sum_along(p, values, 1, false) : sum;
+}
+
+void falt_passes_make(falt_passes *passes, const falt_problem *p, const void *values, bool pair) {
   const falt_tensor *input = &p->input;
   double value = p->boundary_value;
   *passes = (falt_passes){.extends = meets_constant(p) && (p->factors > 1 || !values)};
   passes->count = falt_passes_axes(p, passes->axis);
+  passes->paired = pair;
+  if (pair) passes->axis[1] = passes->axis[--passes->count];
   for (int i = 0; i < passes->count; i++) {
     if (p->factors > 1 && i + 1 == passes->count) {
       make_sum(passes, p);
@@ -259,6 +275,6 @@ void falt_passes_make(falt_passes *passes, const falt_problem *p, const void *va
     make_pass(passes, p, input, i, value);
     input = &passes->pass[i].output;
     if (i + 1 < passes->count) passes->apart = falt_tensor_count(input);
-    value = values && !passes->extends ? value * sum_along(p, values, passes->axis[i], i == 0) : 0;
+    value = values && !passes->extends ? value * growth(passes, p, values, i) : 0;
   }
 }

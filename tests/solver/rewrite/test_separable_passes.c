@@ -40,7 +40,17 @@ static void *run(falt_plan *plan, const falt_problem *p, const void *x, const vo
   return y;
 }
 
-static void check(falt_device *device, const char *line, double tolerance) {
+/* Passes of a plan, all of them by one solver here. */
+static int count_passes(const falt_plan *plan) {
+  char text[1024];
+  int count = 0;
+  falt_plan_print(plan, text, sizeof text);
+  for (const char *at = text; (at = strstr(at, "(direct")); at++) count++;
+  return count;
+}
+
+/* Returns the number of passes. */
+static int check(falt_device *device, const char *line, double tolerance) {
   falt_problem p;
   falt_budget budget;
   falt_plan *plan = NULL, *reference = NULL;
@@ -63,6 +73,7 @@ static void check(falt_device *device, const char *line, double tolerance) {
     if (!(fabs(a - b) <= tolerance * (1 + fabs(b))))
       fail_msg("%s: result %lld is %g instead of %g", line, (long long)i, a, b);
   }
+  const int count = count_passes(plan);
   falt_plan_destroy(&plan);
   falt_plan_destroy(&reference);
   falt_free(w);
@@ -70,6 +81,7 @@ static void check(falt_device *device, const char *line, double tolerance) {
   falt_free(residual);
   falt_free(y);
   falt_free(expected);
+  return count;
 }
 
 static void test_results(void **state) {
@@ -88,6 +100,34 @@ static void test_results(void **state) {
   check(device, "correlate pixel=3 n=2 h=20 w=31 r=5 s=9 boundary=edge type=u8 out-type=f32", 1e-4);
   check(device, "correlate c=2 h=20 w=31 r=4 s=3 stride=2x3 dilation=3x2 alpha=0.5 beta=2 residual=1", 1e-4);
   check(device, "correlate h=20 w=31 r=9 s=9 boundary=symmetric type=f64 weight-type=f32", 1e-5);
+  falt_device_destroy(&device);
+}
+
+/* A volume's rows and columns are one pass where that is faster: few taps, whatever the boundaries. */
+static void test_pairs(void **state) {
+  falt_device *device = NULL;
+  (void)state;
+  passes = falt_solver_separable_passes;
+  passes.name = "passes";
+  passes.device_kind = "cpu";
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  assert_int_equal(check(device, "correlate d=20 h=40 w=64 t=3 r=2 s=3 boundary=edge", 1e-4), 2);
+  assert_int_equal(check(device, "correlate d=20 h=40 w=64 t=5 r=2 s=2 boundary=constant=2.5", 1e-4), 2);
+  assert_int_equal(
+      check(device, "correlate d=20 h=33 w=64 t=3 r=3 s=2 boundary=z=constant,y=wrap,x=symmetric:constant value=-2",
+            1e-4),
+      2);
+  assert_int_equal(check(device, "convolve d=20 h=40 w=64 t=4 r=3 s=2 mode=full boundary=constant=1", 1e-4), 2);
+  assert_int_equal(
+      check(device, "correlate d=20 h=40 w=64 t=2 r=3 s=2 stride=1x2x3 dilation=2x3x2 boundary=edge", 1e-4), 2);
+  assert_int_equal(
+      check(device,
+            "correlate pixel=3 n=2 d=9 h=20 w=31 t=3 r=2 s=2 alpha=0.5 beta=2 boundary=wrap type=u8 out-type=f32",
+            1e-4),
+      2);
+  assert_int_equal(
+      check(device, "correlate d=12 h=24 w=32 t=3 r=2 s=2 boundary=reflect101 type=f64 weight-type=f32", 1e-5), 2);
+  assert_int_equal(check(device, "correlate d=12 h=40 w=64 t=3 r=33 s=31 boundary=symmetric", 1e-4), 3);
   falt_device_destroy(&device);
 }
 
@@ -114,6 +154,7 @@ static void test_refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_pairs),
+                                     cmocka_unit_test(test_refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
