@@ -166,7 +166,7 @@ int64_t falt_axis_tap_step(const falt_axis *axis) {
   return axis->stride / greatest_divisor(axis->stride, axis->dilation);
 }
 
-static bool axis_folds(const falt_problem *p, int a) {
+bool falt_problem_axis_folds(const falt_problem *p, int a) {
   const falt_axis *axis = &p->axis[a];
   const int64_t last = (p->output.size[FALT_D + a] - 1) * axis->stride + falt_extent(axis, p->filter.size[FALT_D + a]) -
                        1 - axis->pad[0];
@@ -175,5 +175,11 @@ static bool axis_folds(const falt_problem *p, int a) {
 }
 
 bool falt_problem_folds(const falt_problem *p) {
-  return axis_folds(p, 0) || axis_folds(p, 1) || axis_folds(p, 2);
+  return falt_problem_axis_folds(p, 0) || falt_problem_axis_folds(p, 1) || falt_problem_axis_folds(p, 2);
+}
+
+bool falt_problem_axis_is_circular(const falt_problem *p, int a) {
+  const falt_axis *axis = &p->axis[a];
+  return axis->boundary[0] == FALT_WRAP && axis->boundary[1] == FALT_WRAP && axis->stride == 1 &&
+         p->output.size[FALT_D + a] == p->input.size[FALT_D + a];
 }

@@ -37,6 +37,9 @@ int64_t falt_axis_tap_step(const falt_axis *axis);
 /* Whether windows extend beyond an end whose boundary is not constant, so that gradients of those positions are added
  * to inputs inside. */
 bool falt_problem_folds(const falt_problem *problem);
+bool falt_problem_axis_folds(const falt_problem *problem, int axis);
+/* Whether an axis is a circle of as many outputs as inputs, so that its gradient is a circular filter, too. */
+bool falt_problem_axis_is_circular(const falt_problem *problem, int axis);
 
 /* The taps of a filter's group, dense in T, R, S order, as f32 or f64. `values` is the filter in host memory. */
 void falt_problem_taps(const falt_problem *problem, const void *values, int64_t group, falt_type type, void *taps);

@@ -44,6 +44,7 @@ enum {
   ROW(depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers, fprop and dgrad")                       \
   ROW(depthwise_nchw, DEPTHWISE | FORWARD | DATA, "depthwise NCHW layers, converted to NHWC image by image")           \
   ROW(depthwise_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers")                                          \
+  ROW(fft_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, by fast Fourier transforms")            \
   ROW(grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, fprop and dgrad")                                \
   ROW(grouped_wgrad, LAYERS | WEIGHTS, "wgrad of NHWC layers of small groups")                                         \
   ROW(dgrad_pixelfold, DEPTHWISE | LAYERS | DATA, "dgrad to few channels, neighbouring pixels as one pixel")           \

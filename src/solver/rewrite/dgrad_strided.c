@@ -12,7 +12,8 @@
  * gcd(stride, dilation). Tap j0 + q*stride/g of input i0 + m*stride reads output m + base - q*dilation/g. With the taps
  * in reverse order this is a forward problem of stride 1 and dilation dilation/g, from dy to every stride-th element of
  * dx. Its tensors are views with other strides. Its filter is w with its channels exchanged and its taps reversed, also
- * a view. A stride of 1 has one part, the correlation with the rotated filter.
+ * a view. A stride of 1 has one part, the correlation with the rotated filter. Along a circular axis of stride 1 it is
+ * the circular one.
  *
  * V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4; W. Shi et al., "Is the
  * deconvolution layer the same as a convolutional layer?", 2016. */
@@ -66,7 +67,7 @@ static void set_axis(falt_problem *inner, const falt_problem *p, int a, const ph
   to->dilation = axis->dilation / (axis->stride / step);
   to->pad[0] = (f->taps - 1) * to->dilation - f->base;
   to->pad[1] = f->count - 1 + falt_extent(to, f->taps) - to->pad[0] - p->output.size[dim];
-  to->boundary[0] = to->boundary[1] = FALT_CONSTANT;
+  to->boundary[0] = to->boundary[1] = falt_problem_axis_is_circular(p, a) ? FALT_WRAP : FALT_CONSTANT;
   inner->filter.offset += p->filter.stride[dim] * (f->tap + (f->taps - 1) * step);
   inner->filter.stride[dim] = -p->filter.stride[dim] * step;
   inner->filter.size[dim] = f->taps;
@@ -190,10 +191,16 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
+static bool folds(const falt_problem *p) {
+  for (int a = 0; a < 3; a++)
+    if (falt_problem_axis_folds(p, a) && !falt_problem_axis_is_circular(p, a)) return true;
+  return false;
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
-         : falt_problem_folds(p)            ? "gradients beyond the boundary are added to elements inside"
+         : folds(p)                         ? "gradients beyond the boundary are added to elements inside"
          : phase_count(p, 0) > MOST_PHASES || phase_count(p, 1) > MOST_PHASES || phase_count(p, 2) > MOST_PHASES ||
                  phase_count(p, 0) * phase_count(p, 1) * phase_count(p, 2) > MOST_PHASES
              ? "its strides make more than 256 phases"

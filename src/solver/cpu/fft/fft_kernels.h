@@ -51,6 +51,8 @@ typedef struct falt_fft_lane {
   void (*spectrum)(const void *re, const void *im, const falt_fft_lanes *call, void *to, double scale);
   /* Transforms the groups of a spectrum back. */
   void (*back)(void *re, void *im, const falt_fft_lanes *call);
+  /* Transforms groups, and adds their products with the conjugate of the spectrum to sums in a spectrum's order. */
+  void (*correlate)(const void *re, const void *im, const falt_fft_lanes *call, void *sums);
   /* The largest magnitude that was seen: `seen` is a vector of zeros at first. NaN if there was one. */
   void (*see)(void *seen, const void *x, int64_t n);
   double (*largest)(const void *seen);

@@ -239,6 +239,24 @@ static void back(void *re, void *im, const falt_fft_lanes *call) {
   }
 }
 
+static void correlate(const void *re, const void *im, const falt_fft_lanes *call, void *sums) {
+  for (int64_t g = 0; g < call->groups; g++) {
+    const lane *factors = (const lane *)call->spectrum + g * 2 * VEC * VEC;
+    lane *to = (lane *)sums + g * 2 * VEC * VEC;
+    complex_vec x[VEC], turns[VEC];
+    load_turns((const lane *)call->twiddles + g * 2 * VEC * TURNS, turns);
+    load_group(x, re, im, call, g);
+    forward_group(x, turns);
+    FALT_UNROLL
+    for (int i = 0; i < VEC; i++) {
+      const complex_vec sum =
+          add(complex_at(to + 2 * VEC * i), times_conjugate(x[i], complex_at(factors + 2 * VEC * i)));
+      vec_store(to + 2 * VEC * i, sum.re);
+      vec_store(to + 2 * VEC * i + VEC, sum.im);
+    }
+  }
+}
+
 /* ---- scans */
 
 /* Magnitudes as integers: their order is that of the numbers, and NaN is the largest. */
@@ -286,6 +304,7 @@ const falt_fft_lane JOIN(FALT_FFT_LANE, FALT_ISA_SUFFIX) = {
     .multiply = multiply,
     .spectrum = spectrum,
     .back = back,
+    .correlate = correlate,
     .see = see,
     .largest = largest,
     .scale = scale,

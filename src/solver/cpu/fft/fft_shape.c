@@ -193,13 +193,24 @@ void falt_fft_shape_free(falt_fft_shape *shape) {
 
 /* ---- the walk */
 
-/* What happens to rows: a product and the way back, or their spectrum. */
+typedef enum walk_kind { CONVOLVE, SPECTRUM, CORRELATE, INVERSE } walk_kind;
+
+/* What happens to rows: a transform, a product, and the way back. */
 typedef struct walk {
   const falt_fft_shape *shape;
+  walk_kind kind;
   const char *factors; /* the spectrum, or NULL */
-  char *to;            /* where it goes */
+  char *to;            /* where it goes, or sums */
   double scale;
 } walk;
+
+static bool goes_forward(const walk *w) {
+  return w->kind != INVERSE;
+}
+
+static bool comes_back(const walk *w) {
+  return w->kind == CONVOLVE || w->kind == INVERSE;
+}
 
 static void run_step(const falt_fft_shape *shape, const falt_fft_step *step, char *re, int64_t pitch, int64_t vectors,
                      int64_t blocks, bool back) {
@@ -240,10 +251,20 @@ static void across(const walk *w, char *re, int64_t at, int64_t groups) {
       .twiddles = shape->tables + shape->turns + (size_t)(first * 2 * width * shape->lane->turns) * shape->element,
       .spectrum = w->factors ? w->factors + (size_t)(at % shape->kept) * each : NULL};
   char *im = re + (size_t)shape->plane * shape->element;
-  if (w->factors)
-    shape->lane->multiply(re, im, &call);
-  else
-    shape->lane->spectrum(re, im, &call, w->to + (size_t)(at % shape->kept) * each, w->scale);
+  char *to = w->to ? w->to + (size_t)(at % shape->kept) * each : NULL;
+  switch (w->kind) {
+    case CONVOLVE:
+      shape->lane->multiply(re, im, &call);
+      return;
+    case SPECTRUM:
+      shape->lane->spectrum(re, im, &call, to, w->scale);
+      return;
+    case CORRELATE:
+      shape->lane->correlate(re, im, &call, to);
+      return;
+    case INVERSE:
+      shape->lane->back(re, im, &call);
+  }
 }
 
 /* A block of one row, `from` being the step that cuts it; `at` counts groups. */
@@ -254,17 +275,17 @@ static void run_row(const walk *w, int from, char *re, int64_t vectors, int64_t 
   const size_t bytes = (size_t)(vectors * width) * shape->element;
   if (falt_cancelled()) return;
   if (2 * bytes <= LEAF || from == axis->count || axis->step[from].span % width) {
-    run_steps(shape, axis, from, re, width, 1, false);
+    if (goes_forward(w)) run_steps(shape, axis, from, re, width, 1, false);
     across(w, re, at, vectors / width);
-    if (w->factors) run_steps(shape, axis, from, re, width, 1, true);
+    if (comes_back(w)) run_steps(shape, axis, from, re, width, 1, true);
     return;
   }
   const falt_fft_step *step = &axis->step[from];
-  run_step(shape, step, re, width, 1, 1, false);
+  if (goes_forward(w)) run_step(shape, step, re, width, 1, 1, false);
   for (int p = 0; p < kinds[step->kind].radix; p++)
     run_row(w, from + 1, re + (size_t)(p * step->span * width) * shape->element, step->span,
             at + p * step->span / width);
-  if (w->factors) run_step(shape, step, re, width, 1, 1, true);
+  if (comes_back(w)) run_step(shape, step, re, width, 1, 1, true);
 }
 
 /* Rows that share groups. */
@@ -272,9 +293,10 @@ static void run_group_rows(const walk *w, char *re, int64_t at) {
   const falt_fft_shape *shape = w->shape;
   const size_t row = (size_t)shape->pitch * shape->element;
   const int64_t width = shape->lane->width, count = shape->group_rows;
-  for (int64_t i = 0; i < count; i++) run_steps(shape, &shape->axis[2], 0, re + (size_t)i * row, width, 1, false);
+  for (int64_t i = 0; goes_forward(w) && i < count; i++)
+    run_steps(shape, &shape->axis[2], 0, re + (size_t)i * row, width, 1, false);
   across(w, re, at, shape->groups);
-  for (int64_t i = 0; w->factors && i < count; i++)
+  for (int64_t i = 0; comes_back(w) && i < count; i++)
     run_steps(shape, &shape->axis[2], 0, re + (size_t)i * row, width, 1, true);
 }
 
@@ -317,20 +339,26 @@ int64_t falt_fft_spectrum_count(const falt_fft_shape *shape) {
 }
 
 void falt_fft_spectrum(const falt_fft_shape *shape, void *tile, void *spectrum, double scale) {
-  const walk w = {.shape = shape, .to = spectrum, .scale = scale};
+  const walk w = {.shape = shape, .kind = SPECTRUM, .to = spectrum, .scale = scale};
   run_planes(shape, tile, false);
   run_rows(&w, tile);
 }
 
 void falt_fft_convolve(const falt_fft_shape *shape, void *tile, const void *spectrum) {
-  const walk w = {.shape = shape, .factors = spectrum};
+  const walk w = {.shape = shape, .kind = CONVOLVE, .factors = spectrum};
   run_planes(shape, tile, false);
   run_rows(&w, tile);
   run_planes(shape, tile, true);
 }
 
+void falt_fft_correlate(const falt_fft_shape *shape, void *tile, const void *spectrum, void *sums) {
+  const walk w = {.shape = shape, .kind = CORRELATE, .factors = spectrum, .to = sums};
+  run_planes(shape, tile, false);
+  run_rows(&w, tile);
+}
+
 void falt_fft_inverse(const falt_fft_shape *shape, const void *spectrum, void *tile) {
-  const falt_fft_lanes call = {.groups = shape->groups, .twiddles = shape->tables + shape->turns, .spectrum = spectrum};
-  shape->lane->back(tile, (char *)tile + (size_t)shape->plane * shape->element, &call);
-  run_steps(shape, &shape->axis[2], 0, tile, shape->lane->width, 1, true);
+  const walk w = {.shape = shape, .kind = INVERSE, .factors = spectrum};
+  run_rows(&w, tile);
+  run_planes(shape, tile, true);
 }

@@ -57,7 +57,10 @@ int64_t falt_fft_spectrum_count(const falt_fft_shape *shape);
 /* The spectrum of a tile, times `scale`, in the order in which falt_fft_convolve reads it. The tile is used up. Where
  * only rows are transformed all of them share one spectrum: each of shape->rows rows holds the same. */
 void falt_fft_spectrum(const falt_fft_shape *shape, void *tile, void *spectrum, double scale);
-/* The tile of a spectrum, times the number of points. For tiles of one row whose vectors fill groups. */
+/* Adds the products of a tile's spectrum with the conjugate of another to sums, in a spectrum's order. The tile is used
+ * up. For tiles whose axes are all transformed, or have one row; as the next. */
+void falt_fft_correlate(const falt_fft_shape *shape, void *tile, const void *spectrum, void *sums);
+/* The tile of a spectrum, times the number of points. */
 void falt_fft_inverse(const falt_fft_shape *shape, const void *spectrum, void *tile);
 /* The tile's cyclic convolution with the filter of that spectrum, times the number of points. */
 void falt_fft_convolve(const falt_fft_shape *shape, void *tile, const void *spectrum);

@@ -1,6 +1,6 @@
 /* Transforms of every instruction set that this machine runs: each spectrum against the sum that defines it, in f64,
- * and convolutions of tiles of one, two and three axes against their definition. FALT_SEED chooses another seed;
- * FALT_BENCH=1 prints the speed of each instruction set. */
+ * and convolutions and correlations of tiles of one, two and three axes against their definition. FALT_SEED chooses
+ * another seed; FALT_BENCH=1 prints the speed of each instruction set. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -226,6 +226,59 @@ static void check_tile(falt_isa isa, size_t element, const int64_t size[3], cons
   tile_close(&t);
 }
 
+/* ---- correlations */
+
+static int64_t width_of(falt_isa isa, size_t element) {
+  return (element == sizeof(float) ? falt_fft_f32_for(isa) : falt_fft_f64_for(isa))->width;
+}
+
+/* Two tiles that are transformed along all axes: the sum over points o of a[o + j] * conj(b[o]), added up twice. */
+static void check_correlation(falt_isa isa, size_t element, const int64_t size[3]) {
+  const bool transformed[3] = {true, true, true};
+  tile t;
+  tile_open(&t, isa, element, size, transformed);
+  const int64_t n = count_of(&t);
+  double *a = calloc(4 * (size_t)n, sizeof *a), *b = a + 2 * n, wrong = 0, weight = 0;
+  char *sums = falt_alloc_zero((size_t)falt_fft_spectrum_count(&t.shape) * element);
+  for (int64_t i = 0; i < 4 * n; i++) a[i] = (double)(float)random_number();
+  for (int64_t i = 0; i < 2 * n; i++) weight += fabs(b[i]);
+  load(&t, b, b + n);
+  falt_fft_spectrum(&t.shape, t.memory, t.spectrum, 1 / (double)n);
+  for (int turn = 0; turn < 2; turn++) {
+    load(&t, a, a + n);
+    falt_fft_correlate(&t.shape, t.memory, t.spectrum, sums);
+  }
+  falt_fft_inverse(&t.shape, sums, t.memory);
+  for (int64_t j = 0; j<n; j += n> 64 ? 7 : 1) {
+    double re = 0, im = 0;
+    for (int64_t o = 0; o < n; o++) {
+      const int64_t z = (o / size[2] / size[1] + j / size[2] / size[1]) % size[0];
+      const int64_t y = (o / size[2] % size[1] + j / size[2] % size[1]) % size[1];
+      const int64_t i = (z * size[1] + y) * size[2] + (o % size[2] + j % size[2]) % size[2];
+      re += a[i] * b[o] + a[n + i] * b[n + o];
+      im += a[n + i] * b[o] - a[i] * b[n + o];
+    }
+    wrong = fmax(wrong, fabs(get(&t.shape, t.memory, place_of(&t, j)) - 2 * re));
+    wrong = fmax(wrong, fabs(get(&t.shape, t.memory, place_of(&t, j) + t.shape.plane) - 2 * im));
+  }
+  if (!(wrong < 4 * weight * epsilon_of(&t) * log2((double)n + 1)))
+    fail_msg("%s, %zu bytes, %lldx%lldx%lld: error %g", falt_isa_name(isa), element, (long long)size[0],
+             (long long)size[1], (long long)size[2], wrong);
+  free(a);
+  falt_free(sums);
+  tile_close(&t);
+}
+
+/* Rows that fill groups, that are cut into leaves, and that share groups. */
+static void check_correlations(falt_isa isa, size_t element) {
+  const int64_t width = width_of(isa, element);
+  check_correlation(isa, element, (int64_t[3]){1, 1, 3 * width * width});
+  check_correlation(isa, element, (int64_t[3]){1, 1, 4096});
+  check_correlation(isa, element, (int64_t[3]){1, 5, width});
+  check_correlation(isa, element, (int64_t[3]){1, 12, 3 * width});
+  check_correlation(isa, element, (int64_t[3]){3, 4, 2 * width});
+}
+
 /* ---- speed */
 
 static void time_length(falt_isa isa, size_t element, int64_t n) {
@@ -264,10 +317,6 @@ static void each_isa(void (*check)(falt_isa isa, size_t element)) {
   for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
     if (falt_isa_runs((falt_isa)isa) && isa <= FALT_ISA_AVX512)
       for (size_t element = 4; element <= 8; element += 4) check((falt_isa)isa, element);
-}
-
-static int64_t width_of(falt_isa isa, size_t element) {
-  return (element == sizeof(float) ? falt_fft_f32_for(isa) : falt_fft_f64_for(isa))->width;
 }
 
 /* Every kind of pass, first, last and between others; leaves and blocks. */
@@ -310,6 +359,11 @@ static void test_convolutions(void **state) {
   each_isa(check_tiles);
 }
 
+static void test_correlations(void **state) {
+  (void)state;
+  each_isa(check_correlations);
+}
+
 static void test_speed(void **state) {
   (void)state;
   each_isa(check_speed);
@@ -319,6 +373,6 @@ int main(void) {
   const char *text = getenv("FALT_SEED");
   seed = text ? strtoull(text, NULL, 10) : 1;
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_spectra), cmocka_unit_test(test_convolutions),
-                                     cmocka_unit_test(test_speed)};
+                                     cmocka_unit_test(test_correlations), cmocka_unit_test(test_speed)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
