@@ -18,18 +18,19 @@ static const double default_seconds = 0.5, tolerance = 1e-5;
 enum { NAMES = 5, FFT = 4, MOST_LINES = 3 };
 static const char *const names[NAMES] = {"1d", "2d", "3d", "layer", "fft"};
 static const char tutorial_layer[] = "forward n=64 c=1 h=28 w=28 k=16 r=5 s=5 pad=2";
-static const char *const cpu_lines[NAMES][MOST_LINES] = {{"correlate w=16777216 s=7"},
-                                                         {"correlate h=2048 w=2048 r=5 s=5"},
-                                                         {"correlate d=128 h=128 w=128 t=3 r=3 s=3"},
-                                                         {tutorial_layer},
-                                                         {"correlate w=262144 s=129"}};
+static const char *const cpu_lines[NAMES][MOST_LINES] = {
+    {"correlate w=16777216 s=7"},
+    {"correlate h=2048 w=2048 r=5 s=5"},
+    {"correlate d=128 h=128 w=128 t=3 r=3 s=3"},
+    {tutorial_layer},
+    {"correlate w=262144 s=129", "correlate h=512 w=512 r=31 s=31"}};
 static const char *const cuda_lines[NAMES][MOST_LINES] = {
     {"correlate w=67108864 s=7"},
     {"correlate h=8192 w=8192 r=5 s=5", "correlate h=8192 w=8192 pixel=3 r=5 s=5"},
     {"correlate d=512 h=512 w=512 t=3 r=3 s=3"},
     {tutorial_layer, "forward n=64 c=64 h=56 w=56 k=64 r=3 s=3 pad=1",
      "forward n=128 c=3 h=227 w=227 k=96 r=11 s=11 stride=4"},
-    {"correlate w=16777216 s=257"}};
+    {"correlate w=16777216 s=257", "correlate h=4096 w=4096 r=31 s=31"}};
 
 typedef struct ladder_run {
   const cli_options *options;
@@ -169,7 +170,10 @@ static int run_step(const ladder_run *run, cli_task *task, cli_climb *climb, con
 static const ladder_step *steps_of(const cli_task *task) {
   static const ladder_step *const filters[3] = {ladder_cuda_signal, ladder_cuda_image, ladder_cuda_volume};
   const bool on_gpu = task->on_gpu;
-  if (task->by_transforms) return on_gpu ? ladder_cuda_fft : ladder_cpu_fft;
+  static const ladder_step *const transforms[2][2] = {{ladder_cpu_fft, ladder_cpu_fft_image},
+                                                      {ladder_cuda_fft, ladder_cuda_fft_image}};
+  const bool is_image = task->question.problem.space == 2;
+  if (task->by_transforms) return transforms[on_gpu][is_image];
   if (task->stage == CLI_FILTER) return on_gpu ? filters[task->question.problem.space - 1] : ladder_cpu;
   if (task->stage == CLI_POOLED) return on_gpu ? ladder_cuda_pooled : ladder_cpu_pooled;
   return on_gpu ? ladder_cuda_layer : ladder_cpu_layer;

@@ -33,7 +33,8 @@ static bool has_blocks(const cli_climb *climb) {
 
 /* Operations of steps that do not make the definition's. */
 static void print_operations(const cli_climb *climb) {
-  const double outputs = climb->operations / (2 * (double)climb->problem.filter.size[FALT_W]);
+  const int64_t *taps = &climb->problem.filter.size[FALT_D];
+  const double outputs = climb->operations / (2 * (double)taps[0] * (double)taps[1] * (double)taps[2]);
   printf("\n  %-12s %14s %12s %12s\n", "on paper", "operations", "an output", "definition");
   for (int i = 0; i < climb->rungs; i++) {
     const cli_rung *r = &climb->rung[i];

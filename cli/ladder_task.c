@@ -36,6 +36,11 @@ static bool is_ladders_filter(const falt_problem *p, bool on_gpu) {
   return plain;
 }
 
+/* Signals, and images of one channel. */
+static bool may_be_transformed(const falt_problem *p) {
+  return p->space < 3 && p->input.size[FALT_G] == 1;
+}
+
 static bool is_dense(const falt_tensor *t) {
   int64_t stride = 1;
   for (int d = FALT_W; d >= 0; stride *= t->size[d--])
@@ -134,8 +139,8 @@ static int fail_problem(const cli_task *task) {
   if (task->by_transforms)
     return cli_fail(
         CLI_WRONG,
-        "ladder fft: the steps compute only a plain correlation of a signal (f32, one channel, \"same\", zero "
-        "beyond the ends); write one such as \"correlate w=262144 s=129\"");
+        "ladder fft: the steps compute only a plain correlation of a signal or an image (f32, one channel, \"same\", "
+        "zero beyond the ends); write one such as \"correlate w=262144 s=129\"");
   if (strncmp(line, "forward", 7) == 0)
     return cli_fail(
         CLI_WRONG,
@@ -172,7 +177,8 @@ int cli_task_open(cli_task *task, const cli_options *options, falt_device *devic
   task->on_gpu = on_gpu;
   task->on_paper = on_gpu && sscanf(name, "cuda:%d", &ordinal) != 1;
   const bool is_layer = is_ladders_layer(p) && !task->by_transforms;
-  if (!is_layer && (!is_ladders_filter(p, on_gpu) || (task->by_transforms && p->space != 1))) return fail_problem(task);
+  if (!is_layer && (!is_ladders_filter(p, on_gpu) || (task->by_transforms && !may_be_transformed(p))))
+    return fail_problem(task);
   k->threads = falt_device_threads(device);
   for (int a = 0; a < 3; a++) k->size[a] = p->input.size[FALT_D + a], k->taps[a] = p->filter.size[FALT_D + a];
   if (is_layer) {

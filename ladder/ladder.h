@@ -60,9 +60,10 @@ typedef struct ladder_step {
 /* Each ends with a NULL name. Steps by solvers are the command's to run, and the planner's own its to add. The sections
  * are those of Hwu, Kirk, El Hajj: Programming Massively Parallel Processors, 4th edition, 2022. */
 extern const ladder_step ladder_cpu[];
-extern const ladder_step ladder_cpu_layer[];                  /* to the convolution's results */
-extern const ladder_step ladder_cpu_pooled[];                 /* to the pooled ones */
-extern const ladder_step ladder_cpu_fft[], ladder_cuda_fft[]; /* a signal by transforms */
+extern const ladder_step ladder_cpu_layer[];                              /* to the convolution's results */
+extern const ladder_step ladder_cpu_pooled[];                             /* to the pooled ones */
+extern const ladder_step ladder_cpu_fft[], ladder_cuda_fft[];             /* a signal by transforms */
+extern const ladder_step ladder_cpu_fft_image[], ladder_cuda_fft_image[]; /* an image by transforms */
 extern const ladder_step ladder_cuda_signal[], ladder_cuda_image[], ladder_cuda_volume[];
 extern const ladder_step ladder_cuda_layer[], ladder_cuda_pooled[];
 

@@ -11,12 +11,14 @@ const ladder_track ladder_tracks[] = {
     {"layer", false, ladder_cpu_layer, "cpu_layer.c"},
     {"layer", false, ladder_cpu_pooled, "cpu_layer.c"},
     {"fft", false, ladder_cpu_fft, "cpu_fft.c"},
+    {"fft", false, ladder_cpu_fft_image, "cpu_fft_image.c"},
     {"1d", true, ladder_cuda_signal, NULL},
     {"2d", true, ladder_cuda_image, NULL},
     {"3d", true, ladder_cuda_volume, NULL},
     {"layer", true, ladder_cuda_layer, NULL},
     {"layer", true, ladder_cuda_pooled, NULL},
     {"fft", true, ladder_cuda_fft, NULL},
+    {"fft", true, ladder_cuda_fft_image, NULL},
     {.names = NULL},
 };
 

@@ -105,6 +105,20 @@ static void test_cpu_fft(UNUSED void **state) {
   assert_non_null(ladder_fft_refusal(&longest));
 }
 
+/* Tiles at every edge; an odd number of them, whose last one has no partner; images smaller than the filter. */
+static void test_cpu_fft_image(UNUSED void **state) {
+  static const int64_t sizes[][4] = {
+      {70, 90, 31, 9}, {5, 4, 9, 33}, {64, 64, 1, 1}, {33, 200, 33, 33}, {120, 61, 4, 5}};
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+    ladder_task k = filter(1, sizes[i][0], sizes[i][1], 1, sizes[i][2], sizes[i][3]);
+    assert_null(ladder_fft_tile_refusal(&k));
+    const int64_t count = sizes[i][0] * sizes[i][1];
+    run_steps(ladder_cpu_fft_image, &k, count, count, sizes[i][2] * sizes[i][3], 0, false);
+  }
+  const ladder_task largest = filter(1, 90, 90, 1, 34, 3);
+  assert_non_null(ladder_fft_tile_refusal(&largest));
+}
+
 /* ---- counts */
 
 static ladder_counts counts_of(const ladder_step *steps, const char *name, const ladder_task *task) {
@@ -169,6 +183,24 @@ static void test_fft_counts(UNUSED void **state) {
   assert_int_equal(counts_of(ladder_cuda_fft, "shared", &large).block_threads, 512);
   assert_int_equal(counts_of(ladder_cuda_fft, "paired", &large).blocks, 51);
   assert_int_equal(ladder_fft_bytes(&large), (101 + 1) * 1024 * 8);
+}
+
+/* Tiles of 64 x 64, 34 x 34 outputs each. */
+static void test_fft_image_counts(UNUSED void **state) {
+  const ladder_task k = filter(1, 102, 340, 1, 31, 31);
+  const double tiles = 30, n = 64;
+  assert_near(counts_of(ladder_cpu_fft_image, "direct", &k).operations, 2.0 * 31 * 31 * 102 * 340);
+  assert_near(counts_of(ladder_cpu_fft_image, "dft", &k).operations, tiles * (2 * 16 * n * n * n + 6 * n * n));
+  assert_near(counts_of(ladder_cpu_fft_image, "radix-2", &k).operations, tiles * (2 * 5 * n * n * 12 + 6 * n * n));
+  assert_near(counts_of(ladder_cpu_fft_image, "threaded", &k).operations, tiles / 2 * (2 * 5 * n * n * 12 + 6 * n * n));
+  const ladder_counts apart = counts_of(ladder_cuda_fft_image, "registers", &k);
+  assert_int_equal(apart.blocks, 30);
+  assert_int_equal(apart.block_threads, 512);
+  assert_int_equal(apart.shared_bytes, (4096 + 256) * 8);
+  assert_near(apart.reads_saved, 8 * 31.0 * 31 / (20 * n * n / (34 * 34)));
+  assert_int_equal(counts_of(ladder_cuda_fft_image, "shared", &k).shared_bytes, 4096 * 8);
+  assert_int_equal(counts_of(ladder_cuda_fft_image, "paired", &k).blocks, 15);
+  assert_int_equal(ladder_fft_bytes(&k), (30 + 1) * 4096 * 8);
 }
 
 static void assert_saved(const char *line, const double saved[4]) {
@@ -254,6 +286,11 @@ static void test_fft_kernels(UNUSED void **state) {
   for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) compile_steps(ladder_cuda_fft, &tasks[i]);
 }
 
+static void test_fft_image_kernels(UNUSED void **state) {
+  const ladder_task tasks[] = {filter(1, 999, 999, 1, 31, 31), filter(1, 99, 999, 1, 1, 33)};
+  for (size_t i = 0; i < sizeof tasks / sizeof *tasks; i++) compile_steps(ladder_cuda_fft_image, &tasks[i]);
+}
+
 /* ---- sources */
 
 static void test_sources(UNUSED void **state) {
@@ -274,13 +311,14 @@ static void test_sources(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_cpu_filters),    cmocka_unit_test(test_cpu_layers),
-      cmocka_unit_test(test_cpu_fft),        cmocka_unit_test(test_fft_counts),
-      cmocka_unit_test(test_fft_kernels),    cmocka_unit_test(test_image_counts),
-      cmocka_unit_test(test_other_counts),   cmocka_unit_test(test_counts_on_paper),
-      cmocka_unit_test(test_signal_kernels), cmocka_unit_test(test_image_kernels),
-      cmocka_unit_test(test_volume_kernels), cmocka_unit_test(test_layer_kernels),
-      cmocka_unit_test(test_sources),
+      cmocka_unit_test(test_cpu_filters),       cmocka_unit_test(test_cpu_layers),
+      cmocka_unit_test(test_cpu_fft),           cmocka_unit_test(test_fft_counts),
+      cmocka_unit_test(test_cpu_fft_image),     cmocka_unit_test(test_fft_image_counts),
+      cmocka_unit_test(test_fft_image_kernels), cmocka_unit_test(test_fft_kernels),
+      cmocka_unit_test(test_image_counts),      cmocka_unit_test(test_other_counts),
+      cmocka_unit_test(test_counts_on_paper),   cmocka_unit_test(test_signal_kernels),
+      cmocka_unit_test(test_image_kernels),     cmocka_unit_test(test_volume_kernels),
+      cmocka_unit_test(test_layer_kernels),     cmocka_unit_test(test_sources),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
