@@ -21,6 +21,7 @@
 #include "core/hash.h"
 #include "core/memory.h"
 #include "core/random.h"
+#include "core/sanitize.h"
 #include "core/status.h"
 #include "core/text.h"
 
@@ -254,6 +255,18 @@ static void test_memory(UNUSED void **state) {
   assert_null(falt_alloc_zero(huge / 2));
 }
 
+/* Blocks that huge pages can hold begin with one; sanitizers have their own order. */
+static void test_large_memory(UNUSED void **state) {
+  const size_t page = 2 << 20;
+  for (size_t size = page; size < 8 * page; size += page / 2 + 12345) {
+    unsigned char *memory = falt_alloc(size);
+    assert_non_null(memory);
+    memset(memory, 1, size);
+    if (!FALT_EXACT_ALLOCATION && size >= 2 * page) assert_int_equal((uintptr_t)memory % page, 0);
+    falt_free(memory);
+  }
+}
+
 static void test_failure_injection(UNUSED void **state) {
   for (int n = 0; n < 5; n++) {
     falt_alloc_fail_after(n);
@@ -435,23 +448,15 @@ static void test_cache_path(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_read_int),
-      cmocka_unit_test(test_read_double),
-      cmocka_unit_test(test_add_double),
-      cmocka_unit_test(test_locale),
-      cmocka_unit_test(test_text_cuts),
-      cmocka_unit_test(test_names),
-      cmocka_unit_test(test_status),
-      cmocka_unit_test(test_hash),
-      cmocka_unit_test(test_random),
-      cmocka_unit_test(test_memory),
-      cmocka_unit_test(test_failure_injection),
-      cmocka_unit_test(test_checked_sizes),
-      cmocka_unit_test(test_facts),
-      cmocka_unit_test(test_file_write),
-      cmocka_unit_test(test_file_read),
-      cmocka_unit_test(test_file_is_whole),
-      cmocka_unit_test(test_cache_path),
+      cmocka_unit_test(test_read_int),      cmocka_unit_test(test_read_double),
+      cmocka_unit_test(test_add_double),    cmocka_unit_test(test_locale),
+      cmocka_unit_test(test_text_cuts),     cmocka_unit_test(test_names),
+      cmocka_unit_test(test_status),        cmocka_unit_test(test_hash),
+      cmocka_unit_test(test_random),        cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_large_memory),  cmocka_unit_test(test_failure_injection),
+      cmocka_unit_test(test_checked_sizes), cmocka_unit_test(test_facts),
+      cmocka_unit_test(test_file_write),    cmocka_unit_test(test_file_read),
+      cmocka_unit_test(test_file_is_whole), cmocka_unit_test(test_cache_path),
   };
   if (!mkdtemp(directory)) return 1;
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
