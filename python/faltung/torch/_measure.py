@@ -8,10 +8,11 @@ import os
 import statistics
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from . import _ops
 from ._problems import ACTIVATIONS, BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Layer, empty, planned
@@ -20,23 +21,26 @@ CONVS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 ROUNDS = 3
 LONG = 1e-3  # seconds of a round
 GAIN = 0.98  # torch keeps what is not at least this much faster
+STEPS = 5  # of the whole model
 QUEUED = 1_000_000  # GPU clocks to wait for, so that the calls of a round follow each other without gaps
 
 
 class Measurement(NamedTuple):
     """Seconds of one direction of equal layers. direction: "forward", "data", "weight", or "whole" for layers that are
-    measured with their gradients at once. torch: infinity where its results are wrong, which exact sums decide."""
+    measured with their gradients at once. torch: infinity where its results are wrong, which exact sums decide. gain: torch
+    keeps what is not faster than its time times this."""
 
     names: list[str]
     layer: str
     direction: str
     faltung: float
     torch: float
+    gain: float = GAIN
 
     @property
     def wins(self) -> bool:
         """Whether faltung computes it."""
-        return self.faltung < GAIN * self.torch
+        return math.isinf(self.torch) or self.faltung < self.gain * self.torch
 
 
 class Site(NamedTuple):
@@ -54,6 +58,13 @@ class Site(NamedTuple):
         own = {name: str(value) for name, value in vars(self.module).items() if not name.startswith("_") and name != "training"}
         shapes = [(tuple(p.shape), p.stride()) for p in self.module.parameters()]
         return (type(self.module), *sorted(own.items()), *shapes, *self[1:])
+
+    def work(self) -> int:
+        """Multiplications of a convolution."""
+        m = self.module
+        pixels = math.prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in
+                           zip(self.shape[2:], m.padding, m.dilation, m.kernel_size, m.stride))
+        return self.shape[0] * pixels * m.weight.numel()
 
     def data(self, values: bool = True) -> torch.Tensor:
         """A tensor like the input; values: random ones."""
@@ -97,15 +108,17 @@ def seconds(device: torch.device, calls: list[Callable[[], Any]]) -> list[float]
 
 
 def _gpu_round(call: Callable[[], Any], count: int) -> float:
-    """Seconds of GPU time, without the gaps that launches leave."""
+    """Seconds of GPU time without the gaps that launches leave, or of the host's where that is longer."""
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     torch.cuda._sleep(QUEUED)
     start.record()
+    begin = time.perf_counter()
     for _ in range(count):
         call()
+    host = time.perf_counter() - begin
     end.record()
     end.synchronize()
-    return start.elapsed_time(end) * 1e-3 / count
+    return max(start.elapsed_time(end) * 1e-3, host) / count
 
 
 def _cpu_round(call: Callable[[], Any], count: int) -> float:
@@ -164,7 +177,8 @@ class Conv:
         wide = copy.copy(self)
         wide.x, wide.w, wide.y = (t.double() for t in (self.x, self.w, self.y))
         wide.bias = None if self.bias is None else self.bias.double()
-        return wide.directions(True)[direction][1]().to(self.x.dtype)
+        with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, benchmark=False):
+            return wide.directions(True)[direction][1]().to(self.x.dtype)
 
     def _gradient(self, which: int, ways: int) -> torch.Tensor:
         return _ops.gradients(self.y, self.x, self.w, self.geometry, [which == 0, which == 1], ways)[which]
@@ -175,42 +189,96 @@ def is_plain(module: torch.nn.Module) -> bool:
     return isinstance(module, CONVS) and module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
-def plan(sites: dict[str, Site], training: bool) -> None:
-    """Plans the convolutions, in threads: the cache has the plans then."""
-    different = {site.key(): site for site in sites.values() if is_plain(site.module)}
+def plan(sites: dict[str, Site], training: bool, limit: float | None = None, threads: int = 0) -> tuple[set[tuple], int]:
+    """Plans the convolutions, in threads, those of most work first: the cache has the plans then. limit: seconds, after
+    which no other is begun or waited for. Returns the keys of those that are planned, and how many there are."""
+    counts: dict[tuple, int] = {}
+    different: dict[tuple, Site] = {}
+    for site in sites.values():
+        if is_plain(site.module):
+            key = site.key()
+            different[key], counts[key] = site, counts.get(key, 0) + 1
+    order = sorted(different, key=lambda key: -counts[key] * different[key].work())
     context = contextvars.copy_context()
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        jobs = [pool.submit(context.copy().run, lambda s=site: Conv(s, _activation(s), None, False).plan(training))
-                for site in different.values()]
-        for job in jobs:
-            job.result()
+    pool = ThreadPoolExecutor(threads or os.cpu_count())
+    jobs = {key: pool.submit(context.copy().run, lambda s=different[key]: Conv(s, _activation(s), None, False).plan(training))
+            for key in order}
+    wait(jobs.values(), limit)
+    pool.shutdown(wait=False, cancel_futures=True)
+    done = {key for key, job in jobs.items() if job.done() and not job.cancelled()}
+    for key in done:
+        jobs[key].result()
+    return done, len(jobs)
 
 
-def measured(sites: dict[str, Site], training: bool, activations: dict, ours: Callable) -> list[Measurement]:
-    """Plans all layers, then measures them. activations: torch's functions by name. ours: makes a layer faltung's."""
+def measured(sites: dict[str, Site], training: bool, activations: dict, ours: Callable,
+             limit: float | None = None) -> list[Measurement]:
+    """Plans all layers, then measures them, those of most work first. activations: torch's functions by name. ours: makes
+    a layer faltung's. limit: seconds, after which layers are left out."""
+    end = math.inf if limit is None else time.perf_counter() + limit
     groups: dict[tuple, list[str]] = {}
     for name, site in sites.items():
         groups.setdefault(site.key(), []).append(name)
-    plan(sites, training)
+    planned_ones, _ = plan(sites, training, None if limit is None else limit / 2)
+    convs = {key: is_plain(sites[names[0]].module) for key, names in groups.items()}
+    order = sorted(groups, key=lambda key: -sites[groups[key][0]].work() * len(groups[key]) if convs[key] else 0)
     found = []
-    for names in groups.values():
-        site = sites[names[0]]
-        unfused = activations.get(_activation(site))
-        off = torch.autocast(site.device.type, enabled=False)
-        with off, torch.random.fork_rng(), torch.set_grad_enabled(not is_plain(site.module) and training):
-            if is_plain(site.module):
-                layer = Conv(site, _activation(site), unfused)
-                calls = layer.directions(training)
-            else:
-                theirs = torch.nn.Sequential(copy.deepcopy(site.module), _Call(unfused or (lambda y: y)))
-                layer, calls = None, {"whole": _whole(site, (ours(site.module), theirs), training)}
-            for direction, (mine, theirs) in calls.items():
-                right = agrees(mine(), theirs())
-                if not right and (layer is None or not agrees(mine(), layer.exact(direction))):
-                    raise ValueError(f"{names[0]}, {direction}: faltung's results are not torch's; please report it")
-                times = seconds(site.device, [mine, theirs])
-                found.append(Measurement(names, _text(site), direction, times[0], times[1] if right else math.inf))
+    for key in order:
+        if time.perf_counter() < end and (key in planned_ones or not convs[key]):
+            found += _of_kind(groups[key], sites[groups[key][0]], training, activations, ours)
     return found
+
+
+def _of_kind(names: list[str], site: Site, training: bool, activations: dict, ours: Callable) -> list[Measurement]:
+    """Measures equal layers."""
+    found = []
+    unfused = activations.get(_activation(site))
+    off = torch.autocast(site.device.type, enabled=False)
+    with off, torch.random.fork_rng(), torch.set_grad_enabled(not is_plain(site.module) and training):
+        if is_plain(site.module):
+            layer = Conv(site, _activation(site), unfused)
+            calls = layer.directions(training)
+        else:
+            theirs = torch.nn.Sequential(copy.deepcopy(site.module), _Call(unfused or (lambda y: y)))
+            layer, calls = None, {"whole": _whole(site, (ours(site.module), theirs), training)}
+        for direction, (mine, theirs) in calls.items():
+            right = agrees(mine(), theirs())
+            if not right and (layer is None or not agrees(mine(), layer.exact(direction))):
+                raise ValueError(f"{names[0]}, {direction}: faltung's results are not torch's; please report it")
+            times = seconds(site.device, [mine, theirs])
+            found.append(Measurement(names, _text(site), direction, times[0], times[1] if right else math.inf))
+    return found
+
+
+def step_seconds(models: list[torch.nn.Module], arguments: tuple, training: bool) -> list[float]:
+    """Medians of a call of each model, with its gradients where it is in training, taken in turns: the host's time is in
+    them. The models stay as they are."""
+    calls = [_step(copy.deepcopy(model), arguments, training) for model in models]
+    cuda = any(isinstance(a, torch.Tensor) and a.is_cuda for a in arguments)
+    times: list[list[float]] = [[] for _ in calls]
+    with torch.random.fork_rng():
+        for i in range(STEPS + 1):
+            for call, taken in zip(calls, times):
+                begin = time.perf_counter()
+                call()
+                if cuda:
+                    torch.cuda.synchronize()
+                if i:
+                    taken.append(time.perf_counter() - begin)
+    return [statistics.median(taken) for taken in times]
+
+
+def _step(model: torch.nn.Module, arguments: tuple, training: bool) -> Callable[[], None]:
+    leaves = [p for p in model.parameters() if p.requires_grad]
+
+    def call() -> None:
+        with torch.set_grad_enabled(training):
+            results = [t for t in tree_leaves(model(*arguments)) if isinstance(t, torch.Tensor) and t.requires_grad]
+        if training and leaves and results:
+            torch.autograd.grad(results, leaves, [torch.ones_like(t) for t in results], allow_unused=True)
+        torch.clear_autocast_cache()
+
+    return call
 
 
 def _activation(site: Site) -> str | None:
@@ -279,4 +347,4 @@ def table(rows: list[Measurement]) -> str:
     return text + f"\nall layers: torch {1e3 * before:.3f} ms, this model {1e3 * after:.3f} ms"
 
 
-__all__ = ["CONVS", "Measurement", "agrees", "measured", "plan", "sites_of", "table"]
+__all__ = ["CONVS", "Measurement", "agrees", "measured", "plan", "sites_of", "step_seconds", "table"]

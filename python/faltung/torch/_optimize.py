@@ -15,19 +15,24 @@ _MODULES = {torch.nn.ReLU: "relu", torch.nn.ReLU6: "relu6", torch.nn.SiLU: "silu
             torch.nn.Tanh: "tanh"}
 _FUNCTIONS = {torch.relu: "relu", torch.nn.functional.relu: "relu", torch.nn.functional.relu6: "relu6",
               torch.nn.functional.silu: "silu", torch.sigmoid: "sigmoid", torch.tanh: "tanh"}
+_GAINS = (_measure.GAIN, 0.8, 0.5, 0.0)  # what torch's times are multiplied by before ours must be less
 _NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
 
 
-def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verbose: bool = True) -> torch.nn.Module:
+def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verbose: bool = True,
+             seconds: float | None = None) -> torch.nn.Module:
     """A copy of a model with faltung's layers where they are faster than torch's on the example's sizes.
 
     A model in evaluation (`model.eval()`) is optimised for inference: batch norms are folded into the convolutions before
     them, activations into their epilogue. One in training keeps its graph; the forward pass and the two gradients of each
     convolution are chosen one by one. Layers are planned in parallel and measured beside torch's, under the autocast and
-    the cudnn.benchmark of the call; the copy's `measurements` has the times, of which a table is printed.
+    the cudnn.benchmark of the call; the copy's `measurements` has the times, of which a table is printed. Then the copy is
+    timed beside the model, gradients and the host's time included: where it is slower, fewer layers are replaced, or none.
+    Its `step_seconds` has both times, (copy, model).
 
     example: a tensor, or a tuple of arguments. measure: False takes all of faltung's layers. verbose: False prints nothing.
-    Models that torch.fx cannot trace keep their graph. Raises ValueError where results differ from torch's.
+    seconds: layers that are not planned and measured by then stay torch's. Models that torch.fx cannot trace keep their
+    graph. Raises ValueError where results differ from torch's.
 
     >>> import torch
     >>> from faltung.torch import optimize
@@ -40,8 +45,10 @@ def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verb
     if not model.training:
         with contextlib.suppress(fx.proxy.TraceError, TypeError, NotImplementedError):  # control flow that depends on data
             own = _fused(fx.symbolic_trace(own))
-    own.measurements = _choose(own, arguments) if measure else []
-    if not measure:
+    own.measurements, own.step_seconds = [], None
+    if measure:
+        _choose(own, model, arguments, seconds)
+    else:
         nn.replace(own)
     if not model.training:
         with torch.no_grad():
@@ -49,13 +56,28 @@ def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verb
                 raise ValueError("model: its results on the example are not those of the copy; please report it")
     if verbose and measure:
         print(_measure.table(own.measurements))
+        if own.step_seconds:
+            print("whole model: torch {1:.3f} ms, this model {0:.3f} ms".format(*(1e3 * t for t in own.step_seconds)))
     return own
 
 
-def _choose(model: torch.nn.Module, arguments: tuple) -> list[_measure.Measurement]:
-    """Gives each layer to the faster of both, in place."""
-    sites = _measure.sites_of(model, arguments, tuple(nn.CLASSES), model.training)
-    rows = _measure.measured(sites, model.training, _UNFUSED, _ours)
+def _choose(own: torch.nn.Module, model: torch.nn.Module, arguments: tuple, limit: float | None) -> None:
+    """Gives each layer to the faster of both, in place; fewer to faltung where the whole is not faster."""
+    sites = _measure.sites_of(own, arguments, tuple(nn.CLASSES), model.training)
+    kinds = {name: type(site.module) for name, site in sites.items()}
+    rows = _measure.measured(sites, model.training, _UNFUSED, _ours, limit)
+    for gain in _GAINS:
+        own.measurements = [row._replace(gain=gain) for row in rows]
+        _give(sites, kinds, own.measurements)
+        if not any(row.wins for row in own.measurements):
+            return
+        own.step_seconds = tuple(_measure.step_seconds([own, model], arguments, model.training))
+        if own.step_seconds[0] <= own.step_seconds[1]:
+            return
+
+
+def _give(sites: dict, kinds: dict, rows: list[_measure.Measurement]) -> None:
+    """Gives each layer to the one that its measurements name."""
     ways: dict[str, int] = {}
     won: set[str] = set()
     for row in rows:
@@ -63,11 +85,9 @@ def _choose(model: torch.nn.Module, arguments: tuple) -> list[_measure.Measureme
             ways[name] = ways.get(name, 0) | (0 if row.wins else _ops.BY_TORCH.get(row.direction, 0))
             won |= {name} if row.wins else set()
     for name, site in sites.items():
-        if name in won or getattr(site.module, "activation", None):  # torch's layers have no activation
-            site.module.__class__ = nn.CLASSES[type(site.module)]
-            if ways[name]:
-                site.module.ways = ways[name]
-    return rows
+        activated = bool(getattr(site.module, "activation", None))  # torch's layers have no activation
+        site.module.__class__ = nn.CLASSES[kinds[name]] if name in won or activated else kinds[name]
+        site.module.ways = ways.get(name, _ops.BY_TORCH["forward"] if activated else 0)
 
 
 def _ours(module: torch.nn.Module) -> torch.nn.Module:

@@ -27,7 +27,7 @@ def records(*words):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_training(name):
-    found, run = records("--steps", "4", "--models", name)
+    found, run = records("--steps", "4", "--networks", name)
     assert run.returncode == 0, run.stderr[-3000:]
     record = found[name]
     assert record["seconds_median"] > 0 and record["torch_seconds_median"] > 0
@@ -41,11 +41,11 @@ def test_training(name):
 
 def test_processes_take_turns():
     names = ["convnext-t", "wav2vec2-features"]
-    found, run = records("--parallel", "--steps", "1", "--models", ",".join(names))
+    found, run = records("--parallel", "--steps", "1", "--networks", ",".join(names))
     assert sorted(found) == names and all("ratio" in found[name] and "losses" in found[name] for name in names)
     assert run.returncode == 0 and "geometric mean" in run.stderr
 
 
 def test_the_limit_ends_all():
-    found, run = records("--parallel", "--limit", "0.1", "--models", "convnext-t")
+    found, run = records("--parallel", "--limit", "0.1", "--networks", "convnext-t")
     assert not found and "--limit 0.1: 1 networks have not ended" in run.stderr
