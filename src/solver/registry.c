@@ -23,6 +23,7 @@ enum {
   ROW(separable_u8, FILTERS | FORWARD, "separable filters of bytes, two passes over blocks of rows")                   \
   ROW(separable, FILTERS | FORWARD, "separable filters and sums of a few, in one pass")                                \
   ROW(fft, FILTERS | DEPTHWISE | FORWARD, "filters of many taps, by fast Fourier transforms in tiles (overlap-save)")  \
+  ROW(fft_dense, LAYERS | FORWARD, "layers that sum over channels and have many taps, by fast Fourier transforms")     \
   ROW(expand_factors, FILTERS | FORWARD, "filters as factors, expanded to dense taps")                                 \
   ROW(separable_passes_cpu, FILTERS | FORWARD, "filters as factors, one pass for each axis")                           \
   ROW(running_sums, FILTERS | DEPTHWISE | FORWARD, "box filters, in a time that does not depend on their size")        \

@@ -53,6 +53,8 @@ typedef struct falt_fft_lane {
   void (*back)(void *re, void *im, const falt_fft_lanes *call);
   /* Transforms groups, and adds their products with the conjugate of the spectrum to sums in a spectrum's order. */
   void (*correlate)(const void *re, const void *im, const falt_fft_lanes *call, void *sums);
+  /* sums = the sum over `terms` of x times the conjugate of w, n elements of spectra that are so far apart. */
+  void (*combine)(void *sums, const void *x, int64_t x_step, const void *w, int64_t w_step, int64_t terms, int64_t n);
   /* The largest magnitude that was seen: `seen` is a vector of zeros at first. NaN if there was one. */
   void (*see)(void *seen, const void *x, int64_t n);
   double (*largest)(const void *seen);

@@ -257,6 +257,30 @@ static void correlate(const void *re, const void *im, const falt_fft_lanes *call
   }
 }
 
+/* Several vectors at once, whose sums stay in registers for all terms. */
+static void combine(void *sums, const void *x, int64_t x_step, const void *w, int64_t w_step, int64_t terms,
+                    int64_t n) {
+  enum { AT_ONCE = VEC < 4 ? VEC : 4 };
+  for (int64_t i = 0; i < n; i += 2 * VEC * AT_ONCE) {
+    const lane *a = (const lane *)x + i, *b = (const lane *)w + i;
+    complex_vec sum[AT_ONCE];
+    FALT_UNROLL
+    for (int v = 0; v < AT_ONCE; v++)
+      sum[v] = times_conjugate(complex_at(a + 2 * VEC * v), complex_at(b + 2 * VEC * v));
+    for (int64_t t = 1; t < terms; t++) {
+      a += x_step, b += w_step;
+      FALT_UNROLL
+      for (int v = 0; v < AT_ONCE; v++)
+        sum[v] = add(sum[v], times_conjugate(complex_at(a + 2 * VEC * v), complex_at(b + 2 * VEC * v)));
+    }
+    FALT_UNROLL
+    for (int v = 0; v < AT_ONCE; v++) {
+      vec_store((lane *)sums + i + 2 * VEC * v, sum[v].re);
+      vec_store((lane *)sums + i + 2 * VEC * v + VEC, sum[v].im);
+    }
+  }
+}
+
 /* ---- scans */
 
 /* Magnitudes as integers: their order is that of the numbers, and NaN is the largest. */
@@ -305,6 +329,7 @@ const falt_fft_lane JOIN(FALT_FFT_LANE, FALT_ISA_SUFFIX) = {
     .spectrum = spectrum,
     .back = back,
     .correlate = correlate,
+    .combine = combine,
     .see = see,
     .largest = largest,
     .scale = scale,

@@ -48,7 +48,9 @@ bool falt_fft_wgrad_tile_choose(falt_fft_wgrad_tile *tile, const falt_rows *rows
 
 /* One pair of tiles in the time domain, for sums tap by tap. */
 typedef struct falt_fft_wgrad_direct {
-  const falt_fft_wgrad_plan *plan;
+  const falt_rows *rows;
+  const falt_fft_wgrad_cut *cut;
+  const falt_fft_shape *shape;
   const char *x, *dy;              /* planes of a tile */
   int64_t in[3], out[3], block[3]; /* positions of x and dy in them, and taps */
   char *sums;                      /* of the taps, dense */
@@ -59,13 +61,13 @@ void falt_fft_wgrad_direct_add(const falt_fft_wgrad_direct *d);
 
 void falt_fft_wgrad_execute(const falt_plan *plan, const falt_operands *operands);
 
-static inline double falt_fft_wgrad_get(const falt_fft_wgrad_plan *plan, const char *from, int64_t i) {
-  return plan->rows.lane == FALT_LANE_F32 ? (double)((const float *)(const void *)from)[i]
-                                          : ((const double *)(const void *)from)[i];
+static inline double falt_fft_wgrad_get(falt_lane lane, const char *from, int64_t i) {
+  return lane == FALT_LANE_F32 ? (double)((const float *)(const void *)from)[i]
+                               : ((const double *)(const void *)from)[i];
 }
 
-static inline void falt_fft_wgrad_add(const falt_fft_wgrad_plan *plan, char *to, int64_t i, double value) {
-  if (plan->rows.lane == FALT_LANE_F32)
+static inline void falt_fft_wgrad_add(falt_lane lane, char *to, int64_t i, double value) {
+  if (lane == FALT_LANE_F32)
     ((float *)(void *)to)[i] += (float)value;
   else
     ((double *)(void *)to)[i] += value;

@@ -136,7 +136,7 @@ typedef void (*load_plane)(const unit *u, const term *t, char *plane, void *seen
 
 static void clear_wrong(const falt_fft_wgrad_plan *plan, char *plane) {
   for (int64_t i = 0; i < plane_count(plan); i++)
-    if (!isfinite(falt_fft_wgrad_get(plan, plane, i)))
+    if (!isfinite(falt_fft_wgrad_get(plan->rows.lane, plane, i)))
       memset(plane + i * element_of(plan), 0, (size_t)element_of(plan));
 }
 
@@ -218,7 +218,12 @@ static void begin_direct(const falt_fft_wgrad_plan *plan, sums *s) {
 
 static void add_direct(unit *u, const term *t) {
   _Alignas(FALT_ALIGN) char seen[FALT_ALIGN] = {0};
-  falt_fft_wgrad_direct d = {.plan = u->plan, .x = plane_of(u, 0), .dy = plane_of(u, 1), .sums = u->to.direct};
+  falt_fft_wgrad_direct d = {.rows = &u->plan->rows,
+                             .cut = u->plan->tile.cut,
+                             .shape = &u->plan->shape,
+                             .x = plane_of(u, 0),
+                             .dy = plane_of(u, 1),
+                             .sums = u->to.direct};
   begin_direct(u->plan, &u->to);
   load_input(u, t, plane_of(u, 0), seen);
   load_output(u, t, plane_of(u, 1), seen);
@@ -252,7 +257,8 @@ static void add_bias(unit *u, const term *t) {
   _Alignas(FALT_ALIGN) char seen[FALT_ALIGN] = {0};
   if (!plan->base.problem.has_bias || u->begin[0] || u->begin[1] || u->begin[2]) return;
   load_output(u, t, plane_of(u, 0), seen);
-  for (int64_t i = 0; i < plane_count(plan); i++) u->to.about->bias += falt_fft_wgrad_get(plan, plane_of(u, 0), i);
+  for (int64_t i = 0; i < plane_count(plan); i++)
+    u->to.about->bias += falt_fft_wgrad_get(plan->rows.lane, plane_of(u, 0), i);
 }
 
 static void add_pair(unit *u, int64_t first) {
@@ -282,7 +288,7 @@ static void store_row(const unit *u, int64_t t, int64_t r) {
   gather_row(u, plane_of(u, 0) + (z * plan->shape.size[1] + y) * plan->shape.pitch * element_of(plan), axis[2].stride);
   const int64_t tap = (t * u->count[1] + r) * u->count[2];
   for (int64_t s = 0; u->to.about->direct && s < u->count[2]; s++)
-    falt_fft_wgrad_add(plan, u->row, s, falt_fft_wgrad_get(plan, u->to.direct, tap + s));
+    falt_fft_wgrad_add(plan->rows.lane, u->row, s, falt_fft_wgrad_get(plan->rows.lane, u->to.direct, tap + s));
   const int64_t slice = u->output * rows->groups + u->group;
   void *to = falt_rows_target(rows, u->e->operands->filter, slice, u->begin[0] + t, u->begin[1] + r, u->begin[2]);
   falt_rows_store(rows, to, u->row, u->count[2], false);
@@ -307,7 +313,8 @@ static void store_unit(const unit *u) {
 /* ---- tasks */
 
 static void add_elements(const falt_fft_wgrad_plan *plan, char *to, const char *from, int64_t count) {
-  for (int64_t i = 0; i < count; i++) falt_fft_wgrad_add(plan, to, i, falt_fft_wgrad_get(plan, from, i));
+  for (int64_t i = 0; i < count; i++)
+    falt_fft_wgrad_add(plan->rows.lane, to, i, falt_fft_wgrad_get(plan->rows.lane, from, i));
 }
 
 static void add_slice(unit *u, sums *from) {
