@@ -87,6 +87,15 @@ def scipy_signal(modules, p, Peer):
                lambda: signal.oaconvolve(x, flipped, mode="same"))
 
 
+def fftw(modules, p, Peer):
+    """Overlap-save of long signals in single precision, zero beyond the ends."""
+    if not (modules["fftw"] and is_plain(p) and p.space == 1 and p.boundary == "constant") or p.has("pixel", "value"):
+        return
+    x, taps = np.ascontiguousarray(p.spatial("input")), correlation_taps(p)
+    if x.dtype == np.float32 and taps.size >= 64 and taps.size % 2 and taps.size < x.size:
+        yield Peer("fftw", "fftw overlap-save", modules["fftw"].__version__, modules["fftw"].correlation(x, taps))
+
+
 def numpy_convolve(modules, p, Peer):
     if not (is_plain(p) and p.space == 1 and p.boundary == "constant") or p.has("pixel", "value"):
         return
@@ -120,4 +129,4 @@ def torch_filter(modules, p, Peer):
     yield Peer("torch", f"torch {name}", torch.__version__, run)
 
 
-PEERS = (opencv, scipy_ndimage, scipy_signal, numpy_convolve, torch_filter)
+PEERS = (opencv, scipy_ndimage, scipy_signal, fftw, numpy_convolve, torch_filter)

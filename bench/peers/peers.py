@@ -49,6 +49,7 @@ def libraries_cpu():
     for name, module in (("opencv", "cv2"), ("scipy", "scipy"), ("numpy", "numpy"), ("torch", "torch")):
         find(found, name, lambda module=module: __import__(module))
     find(found, "onednn", load_onednn)
+    find(found, "fftw", load_fftw)
     answer(done=True)
     if not found["numpy"]:
         return {}
@@ -62,6 +63,11 @@ def libraries_cpu():
 def load_onednn():
     import onednn
     return onednn.Library(THREADS)
+
+
+def load_fftw():
+    import fftw
+    return fftw.Library(THREADS)
 
 
 def libraries_gpu(ordinal):
