@@ -28,6 +28,14 @@ static const regression lines[] = {
     {"backward-data n=2 c=1 d=3 h=14 w=12 k=6 t=5 r=4 s=2 pad=4:3x9:9x1:3 layout=ndhwc", 0},
     /* generic: walked all taps for each fold of a boundary, whether they met anything or not */
     {"backward-data c=1 w=2 k=1 s=2048 dilation=12 pad=12282 boundary=symmetric weight-type=f32 type=f64", 0},
+    /* dgrad-strided: circular axes, dense and depthwise, wider than a turn; beside an axis that is not circular */
+    {"backward-data n=3 c=2 h=9 w=20 k=2 r=5 s=7 pad=2x3 groups=2 boundary=wrap", 0},
+    {"backward-data n=2 c=4 h=9 w=20 k=6 r=3 s=3 pad=4:0x2 dilation=2 boundary=wrap layout=nhwc", 0},
+    {"backward-data n=2 c=4 w=16 k=4 s=40 pad=39:0 groups=4 boundary=wrap type=f16", 0},
+    {"backward-data n=1 c=3 h=12 w=10 k=2 r=4 s=3 pad=1x1 stride=2x1 boundary=y=constant,x=wrap", 0},
+    /* fft-wgrad: a tile of one position took two taps; strides and bias beyond every boundary */
+    {"backward-filter c=1 h=1 w=2 k=1 r=2 s=1 stride=2 pad=1", 0},
+    {"backward-filter n=3 c=2 h=9 w=20 k=4 r=5 s=7 pad=4x6 groups=2 boundary=symmetric bias=1 stride=2", 0},
     /* wgrad-fewchannels, upconvert-f32: took slots of one pixel for pixels of adjacent channels */
     {"backward-filter c=5 h=47 w=1 k=2 r=2 s=1", 0},
     {"backward-filter c=3 h=36 w=44 k=6 r=4 s=1 dilation=2 out=1", 0},
