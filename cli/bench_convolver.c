@@ -1,5 +1,5 @@
-/* The operand convolver of the verb bench: the CPU time of falt_convolver_process, block by block, in the thread that
- * calls it. Every channel has a response of its own. */
+/* The verb `bench convolver`: the CPU time of falt_convolver_process, block by block, in the calling thread. Every
+ * channel has its own response. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

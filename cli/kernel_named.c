@@ -1,4 +1,4 @@
-/* Named kernels: what stands behind the name becomes the arguments of a kernel of the library (falt_kernel_*). */
+/* Named kernels: the text after the name becomes the arguments of a kernel function of the library (falt_kernel_*). */
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* A kernel's values, wherever they come from: memory, checks, and the weights that a problem takes. */
+/* The values of a kernel from every source: memory, checks, and the weights that a problem takes. */
 #include <math.h>
 #include <stdlib.h>
 

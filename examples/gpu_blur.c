@@ -1,8 +1,10 @@
-/* A GPU's memory and streams: an image is blurred where it lies, there and back only once. Without a GPU the same calls
- * run on the CPU.
- *   cc gpu_blur.c $(pkg-config --cflags --libs faltung)
- * operands.stream takes a CUstream (or cudaStream_t) of yours; NULL is the default stream. Memory may come from your
- * own library as well: any pointer that kernels can follow will do. */
+/* Blurs an image in a GPU's memory, with one copy to the device and one back. Without a GPU the same calls run on
+ * the CPU.
+ *
+ *     cc gpu_blur.c $(pkg-config --cflags --libs faltung)
+ *
+ * operands.stream takes your CUstream (or cudaStream_t); NULL is the default stream. Any pointer that kernels can
+ * follow is allowed. */
 #include <faltung/faltung.h>
 #include <stdio.h>
 #include <stdlib.h>

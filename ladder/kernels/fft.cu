@@ -1,9 +1,9 @@
-// The ladder's steps for a signal by transforms (overlap-save):
+// Steps of the ladder for a signal by transforms (overlap-save):
 //
 //     y[i] = sum over j < TAPS of w[j] * x[i + j - TAPS/2],   zero outside
 //
-// A segment of POINTS samples is transformed, multiplied by the conjugate spectrum of the filter and transformed back.
-// The last TAPS - 1 results wrap around the segment and are dropped. J. W. Cooley, J. W. Tukey, Math. Comp. 19, 1965.
+// A segment of POINTS samples is transformed, multiplied by the filter's conjugate spectrum and transformed back; its
+// last TAPS - 1 results, which wrap around, are dropped. J. W. Cooley, J. W. Tukey, Math. Comp. 19, 1965.
 
 // Compile-time parameters: STEP (each is compiled separately), TAPS, POINTS (a power of two), THREADS of a block,
 // SEGMENTS of a block (1 or 2), LEVELS: 0 is a DFT by its definition; 1 is radix 2 in shared memory; 3 is three levels

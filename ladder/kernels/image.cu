@@ -1,9 +1,9 @@
-// The ladder's steps for an image with CHANNELS interleaved channels and rows `pitch` elements apart:
+// Steps of the ladder for an image with CHANNELS interleaved channels and rows `pitch` elements apart:
 //
 //     y[u,v] = sum over r, s of w[r,s] * x[u + r - TAPS_R/2, v + s - TAPS_S/2]   for each channel, zero outside
 //
-// One thread computes one pixel, except in the last step. Follows Hwu, Kirk, El Hajj, "Programming Massively Parallel
-// Processors", the chapter on convolution.
+// One thread computes one pixel, except in the last step. Hwu, Kirk, El Hajj, "Programming Massively Parallel
+// Processors", chapter 7.
 
 // Compile-time parameters: STEP (each is compiled separately), TAPS_R, TAPS_S, CHANNELS, TILE_H and TILE_W (outputs of
 // a block), EACH_H (rows of a thread in the last step).

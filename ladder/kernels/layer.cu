@@ -1,5 +1,4 @@
-// The ladder's steps for a network layer, n images of c channels with k filters, followed by ReLU and 2 x 2 max
-// pooling:
+// Steps of the ladder for a network layer with ReLU and 2 x 2 max pooling, n images of c channels with k filters:
 //
 //     y[n,k,u,v] = sum over c, r, s of w[k,c,r,s] * x[n, c, u*STRIDE_H + r - PAD_H, v*STRIDE_W + s - PAD_W]
 //

@@ -1,9 +1,9 @@
-// The ladder's steps for a signal:
+// Steps of the ladder for a signal:
 //
 //     y[i] = sum over j < TAPS of w[j] * x[i + j - TAPS/2],   zero outside
 //
-// One thread computes one output, except in the last step. Follows Hwu, Kirk, El Hajj, "Programming Massively Parallel
-// Processors", the chapter on convolution.
+// One thread computes one output, except in the last step. Hwu, Kirk, El Hajj, "Programming Massively Parallel
+// Processors", chapter 7.
 
 // Compile-time parameters: STEP (each is compiled separately), TAPS, TILE (threads of a block), EACH (outputs of a
 // thread in the last step).

@@ -1,4 +1,4 @@
-/* Public entries: wisdom in files. */
+/* Public functions that load and save wisdom. */
 #include "planner/wisdom.h"
 
 #include "core/file.h"

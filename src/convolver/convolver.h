@@ -1,9 +1,8 @@
-/* The convolver's parts: levels, which hold signals and their transforms, and banks, which hold one set of responses
- * and what is being computed with it.
- *
- * Level l has partitions of n = partition * growth^l samples; its first tap is 2n less the latency. While a block of n
- * samples arrives, the block before is transformed, multiplied by all partitions and transformed back, a share after
- * each call: these are the outputs of the block that follows. Taps before the first level's are summed directly. */
+/* The parts of a convolver: levels, which hold signals and their transforms, and banks, which hold one set of
+ * responses and its products. Level l has partitions of n = partition * growth^l samples; its first tap is 2n less
+ * the latency. While a block of n samples arrives, the previous block is transformed, multiplied by all partitions
+ * and transformed back, a share after each call. That gives the outputs of the next block. Taps before the first
+ * level are summed directly. */
 #ifndef FALT_CONVOLVER_CONVOLVER_H
 #define FALT_CONVOLVER_CONVOLVER_H
 

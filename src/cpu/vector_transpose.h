@@ -1,5 +1,5 @@
-/* A block of VEC x VEC numbers of 32 bits, transposed in registers by two-operand shuffles: 4 x 4 within the 128-bit
- * lanes of each four rows, then the lanes of a vector by those of the others. */
+/* Transposes a block of VEC x VEC numbers of 32 bits in registers by two-operand shuffles: 4 x 4 within the 128-bit
+ * lanes of each four rows, then the 128-bit lanes themselves. */
 #ifndef FALT_CPU_VECTOR_TRANSPOSE_H
 #define FALT_CPU_VECTOR_TRANSPOSE_H
 

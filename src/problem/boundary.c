@@ -1,5 +1,4 @@
-/* Values by axis name, and the words that say how a signal goes on: boundary=edge, constant=3, y=wrap,x=edge:constant,
- * and value. */
+/* Values by axis name, and the words of boundaries: boundary=edge, constant=3, y=wrap,x=edge:constant, and value. */
 #include <math.h>
 #include <string.h>
 

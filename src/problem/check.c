@@ -1,4 +1,4 @@
-/* Whether a problem makes sense: one condition at a time, and a line for each that says what is wrong. */
+/* Checks that a problem is legal: one condition at a time, each with an error message. */
 #include <math.h>
 #include <string.h>
 

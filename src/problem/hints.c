@@ -1,5 +1,5 @@
-/* Words of other libraries, and what a problem line writes for them. They are refused, not accepted: a line has one
- * spelling for each thing, but for the boundaries' aliases. */
+/* Words of other libraries and the problem line's word for each. They are refused, not accepted: a line has one
+ * spelling for each thing, except for the aliases of boundaries. */
 #include <ctype.h>
 #include <string.h>
 

@@ -1,11 +1,8 @@
-/* A range of output rows as a problem of its own, for those who pass a result piece by piece.
- *
- * Output rows [b, b + n) read input rows [b*stride - pad, (b + n - 1)*stride - pad + extent); where a result is the
- * largest of several, b and n count as many rows each. Where these lie outside
- * the input, a constant boundary stays with the part's problem and they are cut off; every other boundary names the
- * input rows that stand there, the caller puts copies of them, and the part's problem has no boundary to meet. So all
- * parts of one size in the middle are the same problem, and with boundaries other than constant those at the ends are
- * too. */
+/* Describes a range of output rows as a problem of its own, for results that are computed in parts. Output rows [b,
+ * b + n) read input rows [b*stride - pad, (b + n - 1)*stride - pad + extent); with fused pooling b and n count
+ * pooled rows. Rows outside the input: a constant boundary stays in the part's problem. For every other boundary the
+ * caller copies the input rows that it names, and the part's problem has no boundary. All parts of one size in the
+ * middle are the same problem. */
 #include "problem/problem.h"
 
 static falt_status check(const falt_problem *problem, int axis, int64_t begin, int64_t count) {

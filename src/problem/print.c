@@ -1,5 +1,5 @@
-/* Writing a problem as its canonical line: the operation, then each word that differs from its default, in the table's
- * order. What is no legal problem has no line: the reason is written instead, in parentheses, which does not parse. */
+/* Prints a problem as its canonical line: the operation, then each word that differs from its default, in the order
+ * of the table. An illegal problem has no line: the reason is printed instead, in parentheses, which does not parse. */
 #include "problem/line.h"
 
 size_t falt_problem_print(const falt_problem *problem, const falt_budget *budget, char *text, size_t size) {

@@ -1,6 +1,6 @@
-/* Random legal problems. A recipe says which family of problems to draw from; sizes around the tiles of solvers and all
- * words come from tables of weighted choices; what is too much work is made smaller, size by size. The weights hold the
- * mean work down and give every solver its share: test_random counts both. */
+/* Random legal problems. A recipe chooses the family of problems. Sizes near the tiles of solvers and all words come
+ * from tables of weighted choices. Problems with too much work are made smaller, size by size. The weights limit the
+ * mean work and give every solver its share: test_random counts both. */
 #include "problem/random.h"
 
 #include <string.h>

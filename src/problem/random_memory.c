@@ -1,5 +1,5 @@
-/* Other places in memory for the tensors of a random problem: pitch, gaps, other orders of the axes, reversed axes,
- * repeated and overlapping elements in what is only read, and offsets that leave the first element unaligned. */
+/* Memory layouts for the tensors of a random problem: pitch, gaps, other orders of the axes, reversed axes, repeated
+ * and overlapping elements of inputs, and offsets that leave the first element unaligned. */
 #include "problem/random.h"
 
 /* Dense, the axes in a random order. */

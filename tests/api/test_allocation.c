@@ -1,5 +1,5 @@
-/* Executions allocate nothing and start no thread, from the first one on: each solver of the CPU on devices of its own,
- * with the C library's allocator counted. */
+/* Executions allocate nothing and start no thread, the first one included: each CPU solver on a device of its own,
+ * with a counting allocator. */
 #include "api_fixture.h"
 
 #include <dirent.h>

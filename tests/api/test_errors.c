@@ -1,5 +1,5 @@
-/* Bad questions, each with the kind of error that it is and a line that names the argument: sizes, types and budgets,
- * at every solver that the library has. What a problem line may get wrong besides is in test_problem_line.c. */
+/* Illegal arguments: each is refused with the right status and a message that names the argument. Sizes, types and
+ * budgets, for every solver of the library. test_problem_line.c has the mistakes in problem lines. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

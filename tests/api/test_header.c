@@ -1,4 +1,4 @@
-/* The examples in faltung.h, as they stand there: pads, boundaries, a part of an image. */
+/* The examples in faltung.h: pads, boundaries, a part of an image. */
 #include "api_fixture.h"
 
 /* Sums of the inputs under three taps of 1, 10 and 100, zeros beyond. */

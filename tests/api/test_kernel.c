@@ -1,5 +1,5 @@
-/* Named kernels: their taps against their definitions, their factors against their taps, what is refused, and a filter
- * by factors against passes made by hand. */
+/* Named kernels: taps against their definitions, factors against taps, refusals, and a filter by factors against
+ * separate passes. */
 #include "api_fixture.h"
 
 #include <math.h>

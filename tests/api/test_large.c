@@ -1,6 +1,6 @@
-/* Tensors beyond 2^31 bytes and beyond 2^31 elements, in memory that is only there where it is touched: rows of small
- * images, so far apart that offsets need 64 bits, have the same results as those of dense images, by every solver on
- * the CPU; elements that a stride of 0 repeats may be as many as one likes. */
+/* Tensors beyond 2^31 bytes and beyond 2^31 elements on the CPU, in memory of which only the touched pages exist.
+ * Rows of small images, so far apart that offsets need 64 bits, give the results of dense images with every solver.
+ * A stride of 0 repeats as many elements as a size can count. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

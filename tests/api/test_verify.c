@@ -1,5 +1,4 @@
-/* Verification itself: a solver that computes what it should and does one wrong thing beside it must be reported, and
- * one that does nothing wrong must not. */
+/* Tests of verification: a solver with one deliberate fault is reported, and a correct one is not. */
 #include <math.h>
 #include <stdio.h>
 

@@ -1,5 +1,4 @@
-/* A library to preload: after FALT_FAIL_AFTER allocations all further ones fail, as when memory has run out.
- * glibc only: the allocations that succeed are those of __libc_malloc and its kin. */
+/* A library to preload: after FALT_FAIL_AFTER allocations all further ones fail. glibc only: it calls __libc_malloc. */
 #include <errno.h>
 #include <stdatomic.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* A driver that is none: enough of libcuda for the command to find a GPU, whose memory is the host's, and to meet one
- * failure, named by FAKE_CUDA: init, context, memory or launch. Without a failure its kernels do nothing. */
+/* A made-up CUDA driver: enough of libcuda for the command to find a GPU whose memory is the host's. FAKE_CUDA names
+ * one failure: init, context, memory or launch. Without it, kernels do nothing. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

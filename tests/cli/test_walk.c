@@ -1,4 +1,4 @@
-/* Tests of suites' lines that stand for many, and of what counts as a cliff. */
+/* Tests of suite lines that expand to many problems, and of the definition of a cliff. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

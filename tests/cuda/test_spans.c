@@ -1,4 +1,4 @@
-/* Tests of the spans of memory that was given out. */
+/* Tests of the list of allocated spans of memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Any line as a peer's answer: what is accepted is made of keys, text and numbers that lie within the line. */
+/* Fuzzes a peer's answer: an accepted line has keys, text and numbers inside its own bounds. */
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* Any text as numbers by axis and as boundaries: what is accepted names axes that the data has, and boundaries are
- * printed in words that read the same. */
+/* Fuzzes numbers by axis and boundaries: accepted text names axes of the data, and printed boundaries parse to the
+ * same. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

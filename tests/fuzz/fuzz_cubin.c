@@ -1,4 +1,4 @@
-/* Any bytes as a file of the kernel cache. What is accepted, packed again, is the same file. */
+/* Fuzzes a file of the kernel cache: an accepted file is the same when it is packed again. */
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>

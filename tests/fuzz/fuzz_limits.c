@@ -1,5 +1,5 @@
-/* Any bytes as the file "limits" of a cache, with and without the right head: what is taken from it are rates that a
- * machine can have, and what is stored beside it is read back. */
+/* Fuzzes the file "limits" of a cache, with and without the right head: accepted rates are possible for a machine,
+ * and a stored file reads back. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>

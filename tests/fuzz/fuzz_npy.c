@@ -1,6 +1,5 @@
-/* Any bytes as a .npy file: as a regular file read by rows, as a stream, and as a whole array. Whatever they are,
- * reading ends, stays in bounds, and memory grows with the bytes that are there rather than with those that are
- * declared. */
+/* Fuzzes .npy files: read by rows, as a stream, and as a whole array. Reading ends, stays in bounds, and its memory
+ * grows with the bytes present, not with the declared size. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
-/* Any line as one of a suite that stands for many: each of its points is a line without marks of its own, made within
- * the room there is. */
+/* Fuzzes a suite line that expands to many problems: each result is a line without brackets or braces, within the
+ * buffer. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

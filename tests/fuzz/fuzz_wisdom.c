@@ -1,5 +1,5 @@
-/* Any bytes as wisdom, with and without the right head. What is refused changes nothing; what is accepted is written
- * and read back. */
+/* Fuzzes wisdom, with and without the right head: refused text changes nothing; accepted text is written and read
+ * back. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

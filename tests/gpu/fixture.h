@@ -1,4 +1,4 @@
-/* What the tests on a GPU share: a problem planned there, its operands, and what it must give. */
+/* Shared by the tests on a GPU: a planned problem, its operands, and its expected output. */
 #ifndef FALT_TESTS_GPU_FIXTURE_H
 #define FALT_TESTS_GPU_FIXTURE_H
 

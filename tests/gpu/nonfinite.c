@@ -1,5 +1,5 @@
-/* What is not finite, and what is as large as a float can be: problems whose results were wrong once, each with the
- * seed of the data that showed it, and products of tf32. Plain C over the public header; prints what fails. */
+/* NaN, infinity and the largest floats on a GPU: problems whose results were wrong once, each with its seed, and
+ * products of tf32. Plain C over the public header; prints the failures. */
 #include <float.h>
 #include <math.h>
 

@@ -1,4 +1,5 @@
-/* One axis of a problem: boundaries against folding by hand, and which outputs meet which inputs. */
+/* One axis of a problem: boundaries against folding by hand, and the pairs of outputs and inputs that a tap
+ * connects. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Random problems: equal seeds give equal lines, every word, value and kind of window comes often enough, every solver
- * of the CPU is asked often enough, and no problem is too much work. */
+/* Random problems: equal seeds give equal lines; every word, value and kind of window is frequent enough; every CPU
+ * solver applies often enough; no problem has too much work. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,11 +1,9 @@
-/* Gradients of every solver on the CPU, or the first GPU with FALTUNG_DEVICE=cuda, held against forward layers and not
- * against the reference:
+/* Gradients of every solver on the CPU, or on the first GPU with FALTUNG_DEVICE=cuda, against forward layers:
  *
  *     <conv(x, w), dy> = <x, backward_data(dy, w)> = <w, backward_filter(x, dy)>
  *
- * by each pair of solvers, on small integers, whose sums are exact; and derivatives by differences in f64.
- *   test_gradients [PART PARTS]      every PARTS-th layer from PART on: compiling for a GPU takes longer than running
- */
+ * for each pair of solvers on small integers, exactly, and derivatives by differences in f64. test_gradients [PART
+ * PARTS] runs every PARTS-th layer from PART on: compiling for a GPU takes longer than running. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Layers of f16 whose inputs or weights are not finite. A matrix unit multiplies f16 as sums of two bf16, of which an
- * infinity times the one that is zero would be no number: results must be those of the reference all the same. */
+/* f16 layers with inputs or weights that are not finite. A matrix unit multiplies f16 as the sum of two bf16, of
+ * which one may be zero, and infinity times zero is NaN. The results must still be the reference's. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
-/* Problems that a solver once got wrong: every plan of each, at every instruction set of this processor, by one thread
- * and by three. A line stands for a class of mistakes, which the comment beside it names. */
+/* Problems that a solver once computed wrongly: every plan of each, at every instruction set of this processor, with
+ * one and three threads. A line represents a class of mistakes; its comment names it. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,8 +1,7 @@
-/* Every solver against the reference: on random problems and on shapes chosen for their tile edges, at every
- * instruction set of this processor, with one to three threads. falt_verify executes every plan that the planner
- * considers, so a plan that is never chosen is tested too.
+/* Every solver against the reference, on random problems and on shapes at the edges of tiles, at every instruction
+ * set of this processor, with one to three threads. falt_verify executes every plan that the planner considers.
  *
- *   test_solvers [SEED [COUNT]]     or FALTUNG_TEST_SEED, FALTUNG_TEST_COUNT in the environment
+ *     test_solvers [SEED [COUNT]]     or FALTUNG_TEST_SEED, FALTUNG_TEST_COUNT in the environment
  *
  * A failure prints the problem's line and its seed: `faltung verify LINE --seed SEED` repeats it. */
 #include <setjmp.h>

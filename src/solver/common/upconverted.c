@@ -1,4 +1,4 @@
-/* What can be upconverted to f32, and the shape that it has then. */
+/* The tensors that can be upconverted to f32, and their shapes in f32. */
 #include "solver/common/upconverted.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What can be upconverted to f32, and the shape that it has then, for solvers that compute narrow types in f32. */
+/* The tensors that can be upconverted to f32, and their shapes in f32, for solvers that compute narrow types in f32. */
 #ifndef FALT_SOLVER_COMMON_UPCONVERTED_H
 #define FALT_SOLVER_COMMON_UPCONVERTED_H
 

@@ -1,4 +1,4 @@
-/* Bands of output rows, each a problem of its own, for solvers that keep a band in a cache. */
+/* Bands of output rows, each a separate problem, for solvers that keep a band in a cache. */
 #ifndef FALT_SOLVER_REWRITE_ROW_BANDS_H
 #define FALT_SOLVER_REWRITE_ROW_BANDS_H
 

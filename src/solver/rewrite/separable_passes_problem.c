@@ -1,8 +1,7 @@
-/* The problems of separable_passes.c.
- *
- * A pass continues its input by the axis's own boundary, which commutes with the passes along the other axes. Only a
- * constant becomes another one: times the sum of the taps that have met it. Where that differs from term to term, or is
- * not known, the first passes are also made beyond the ends, and later ones find what they read there. */
+/* The problems of separable_passes.c. A pass continues its input by its axis's own boundary, which commutes with the
+ * passes along the other axes. Only a constant changes: it is multiplied by the sum of the previous passes' taps.
+ * Where this differs from term to term, or is not known, the first passes also compute the rows beyond the ends that
+ * later passes read. */
 #include "solver/rewrite/separable_passes.h"
 
 falt_type falt_passes_type(const falt_problem *p) {

@@ -1,5 +1,5 @@
-/* Layers of narrow types in f32, on a device whose caches are so small that every problem is cut: into images and what
- * is left of the batch, into first, middle and last bands, into pieces whose gradients are added up. */
+/* upconvert-f32 on a device whose caches are so small that every problem is cut: into images and the rest of the
+ * batch, into first, middle and last bands, and into pieces whose gradients are added. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Dense layers of narrow types in NCHW by way of NHWC. */
+/* Dense NCHW layers of narrow types, computed in NHWC. */
 #ifndef FALT_SOLVER_CPU_COMMON_DENSE_NCHW_H
 #define FALT_SOLVER_CPU_COMMON_DENSE_NCHW_H
 

@@ -1,10 +1,9 @@
-/* Filters of many taps by fast transforms: overlap-save (Stockham 1966), whatever the boundary, anchor and stride.
+/* Solver fft: filters of many taps by overlap-save (Stockham 1966), with every boundary, anchor and stride:
  *
- *     y = inverse(X * W) in tiles of N inputs, of which N - taps + 1 sums along each axis are results
+ *     y = inverse(X * W) in tiles of N inputs, of which N - taps + 1 sums along each axis are outputs
  *
- * Two real tiles are the parts of a complex one, so a transform serves two. The planner picks it where the arithmetic
- * of the transforms is less than that of the taps. Tiles that hold NaN or infinity are summed tap by tap instead, so
- * neither reaches another window. */
+ * Two real tiles are one complex tile. Tiles that hold NaN or infinity are summed tap by tap. The planner picks it
+ * where transforms need less arithmetic than taps. */
 #include "solver/cpu/fft/fft.h"
 
 #include <math.h>

@@ -1,4 +1,5 @@
-/* Running the solver fft: pairs of tiles in, transformed, out; tiles that hold what is not finite by their sums. */
+/* Execution of the solver fft: pairs of tiles are loaded, transformed and stored; tiles with NaN or infinity are
+ * summed tap by tap. */
 #include <math.h>
 #include <string.h>
 

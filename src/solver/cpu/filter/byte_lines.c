@@ -1,4 +1,4 @@
-/* A ring of lines of bytes: how large, and what stands in a line. */
+/* A ring of lines of bytes: its size, and how a line is filled. */
 #include "solver/cpu/filter/byte_lines.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* Rows of bytes as kernels for filters of bytes read them: a task goes down a strip, and input rows wait in a ring of
- * lines that have what the boundary puts beside the image, so kernels know nothing of edges. 2D, stride 1. */
+/* Rows of bytes for kernels that filter bytes. A task moves down a strip and keeps input rows in a ring of lines. A
+ * line includes the boundary's pixels, so kernels need no boundary code. 2D, stride 1. */
 #ifndef FALT_SOLVER_CPU_FILTER_BYTE_LINES_H
 #define FALT_SOLVER_CPU_FILTER_BYTE_LINES_H
 

@@ -1,10 +1,8 @@
-/* Box sums along a row of `element`, in a time that does not depend on their length: only additions, so that what is
- * not finite reaches the sums that contain it and no other.
- *
- * Two passes make sums of 4 and of 16 neighbours at every position. A window of 16*q + r taps is q such sums, 16*step
- * elements apart, and the r taps behind them. For the q, elements 16*step apart are chains, cut into blocks of q: the
- * window is the end of a block, summed from its last element back, and the beginning of the next block, summed forward
- * (van Herk, 1992; Gil and Werman, 1993). Neighbouring chains are the lanes of a vector. */
+/* Box sums along a row of `element`, in a time that does not depend on their length. They only add, so NaN and
+ * infinity reach the sums that contain them and no other. Two passes make sums of 4 and of 16 neighbours at every
+ * position. A window of 16*q + r taps is q sums of 16 and the r taps behind them. Sums 16*step apart are a chain,
+ * cut into blocks of q: a window is the end of one block and the beginning of the next (van Herk, 1992; Gil and
+ * Werman, 1993). Chains are lanes. */
 #ifndef FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_ALONG_H
 #define FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_ALONG_H
 

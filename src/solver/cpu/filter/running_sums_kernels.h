@@ -1,6 +1,6 @@
-/* Kernels for box filters by sums of neighbouring rows and elements, each in one of three numbers: u32 (integers modulo
- * 2^32), f32 and f64. Rows of sums lie in scratch that is readable and writable over whole vectors, which is said to be
- * "padded"; rows of the input are not. */
+/* Kernels for box filters by sums of neighbouring rows and elements, in u32 (integers modulo 2^32), f32 and f64.
+ * Rows of sums are in scratch that is readable and writable over whole vectors ("padded"); rows of the input are
+ * not. */
 #ifndef FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_KERNELS_H
 #define FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_KERNELS_H
 

@@ -1,10 +1,8 @@
-/* Box filters by running sums: rows along z, their sums along y, and the sums of these along x, for each task.
- *
- * A `slide` keeps the sum of the rows under the filter along z or y while it goes down. Integers add the row that
- * enters and subtract the one that leaves. Floats never subtract: rows are cut into blocks as high as the filter, at
- * positions that no task decides; the window is the end of a block, kept for each of its rows, and the beginning of the
- * next one. Rows hold the columns inside the image only. What the boundary puts beside them is filled in before the
- * sums along x, from columns of the same row. */
+/* Execution of running-sums: rows are added along z, their sums along y, and the sums of these along x. A `slide`
+ * keeps the sum of the rows under the filter along z or y. Integers add the row that enters and subtract the row
+ * that leaves. Floats never subtract: rows are cut into blocks as high as the filter, independent of tasks, and a
+ * window is the end of one block and the beginning of the next. Rows have the columns inside the image; the
+ * boundary's columns are filled in before the sums along x. */
 #include "solver/cpu/filter/running_sums.h"
 
 #include <string.h>

@@ -1,20 +1,5 @@
-/* A sum of separable terms applied in one pass over the image.
- *
- * A filter that is an outer product f x g x h (factor.h) is applied along z, then y, then x. Between the passes lies no
- * image, only a few rows in cache. For `lines` output rows of a strip:
- *
- *   along z   `planes` output planes at a time: rows of T planes -> one row of a ring over y for each plane
- *   along y   R rows (of the input, or of the ring) -> `lines` rows of columns, as wide as the strip and its halo
- *   along x   those rows -> output, or sums to which the next term is added and that leave by the epilogue
- *
- * Passes along z and y work on each x position by itself, so what stands beyond the ends of a row is found after the
- * first of them: the boundary repeats what the pass made of the row, or what it makes of the constant. Only where the
- * row's part in this strip does not hold what the boundary repeats (wrap, in several strips) are rows converted and
- * extended first. A row that is outside along y or z is a row like any other.
- *
- * With a stride in x the positions that tap j needs are low + j*dilation + o*stride. Taps j and j + period, with period
- * = stride / gcd(stride, dilation), read the same positions, shifted. So rows consist of `period` pieces of every
- * stride-th position, and no sum is computed that is not wanted. */
+/* Applies a sum of separable terms in one pass over the image: a filter f x g x h (factor.h) along z, then y, then
+ * x, with only a few rows in a cache between the passes. */
 #ifndef FALT_SOLVER_CPU_FILTER_SEPARABLE_ROWS_H
 #define FALT_SOLVER_CPU_FILTER_SEPARABLE_ROWS_H
 
@@ -22,6 +7,19 @@
 #include "solver/cpu/common/rows.h"
 #include "solver/cpu/filter/filter_along.h"
 
+/* For `lines` output rows of a strip:
+ *
+ *   along z   `planes` output planes at a time: rows of T planes -> one row of a ring over y for each plane
+ *   along y   R rows (of the input, or of the ring) -> `lines` rows of columns, as wide as the strip and its halo
+ *   along x   those rows -> output, or sums to which the next term is added and that leave by the epilogue
+ *
+ * Passes along z and y treat each x position alone. So the ghost cells of a row are filled after the first of them,
+ * from the pass's results. Only where the strip does not hold the positions that the boundary repeats (wrap, in several
+ * strips) are rows converted and extended first. A row outside along y or z is an ordinary row.
+ *
+ * With a stride in x, tap j needs the positions low + j*dilation + o*stride. Taps j and j + period, with period =
+ * stride / gcd(stride, dilation), read the same positions, shifted. So a row has `period` pieces of every stride-th
+ * position, and no sum is computed in vain. */
 typedef struct falt_separable {
   falt_rows rows;
   falt_factors factors;

@@ -1,8 +1,7 @@
-/* Separable filters of bytes, u8 to u8: 2D, stride 1, one term, known taps.
- *
- * Sums are f32 as those of `separable`. A block of rows is filtered along y and along x while it is in the first cache
- * (separable_u8_tmpl.c), and taps that are symmetric, as a Gaussian's are, take half of the multiplications. Chosen
- * where it applies and costs less; docs/internals/filters.md has the counts. */
+/* Solver separable-u8: separable filters of bytes, u8 to u8: 2D, stride 1, one term, known taps. Sums are f32, as in
+ * `separable`. A block of rows is filtered along y and along x while it is in the first-level cache
+ * (separable_u8_tmpl.c). Symmetric taps, such as a Gaussian's, need half of the multiplications. The planner picks
+ * it where its estimate is lower; docs/internals/filters.md has the counts. */
 #include <math.h>
 
 #include "solver/common/factor.h"

@@ -1,5 +1,5 @@
-/* Dense layers of narrow types in NCHW, forward, by way of NHWC. For images so small that their interleaving at each
- * tap takes longer than two transpositions. */
+/* Solver fprop-nchw: dense NCHW layers of narrow types, forward, computed in NHWC. Meant for images so small that
+ * interleaving them for each tap takes longer than two transposes. */
 #include "solver/cpu/common/dense_nchw.h"
 
 extern const falt_solver falt_solver_fprop_nchw;

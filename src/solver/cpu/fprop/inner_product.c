@@ -1,10 +1,9 @@
-/* Solver inner-product: layers of few outputs for each weight (fully connected layers, the last ones of a network),
- * whose time is that of reading the filter once.
+/* Solver inner-product: layers of few outputs for each weight, such as fully connected layers; the time is that of
+ * reading the filter.
  *
- *     y[k, p] = dot product of  w[k, :]  and the patch of x that output p reads
+ *     y[k, p] = dot product of w[k, :] and the patch of x that output p reads
  *
- * The filter's rows are read where they are, in their own type, and never packed; the patches of all outputs, a few
- * rows, are gathered in the order of a filter row. */
+ * The filter is read in place and in its own type. Patches are gathered in the order of a filter row. */
 #include "core/memory.h"
 #include "solver/cpu/common/layer.h"
 #include "solver/cpu/common/upconvert.h"

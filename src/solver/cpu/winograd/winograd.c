@@ -1,10 +1,9 @@
-/* Dense f32 layers of 3 or 5 taps and stride 1, forward, by Winograd's minimal filtering: F(m, r) computes m outputs of
- * r taps by m + r - 1 products instead of m*r, along one axis or two.
+/* Solver winograd: dense f32 layers of 3 or 5 taps and stride 1, forward, by Winograd's minimal filtering:
  *
  *     Y = A^T [ sum over c of (G w_c G^T) .* (B^T x_c B) ] A
  *
- * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016; the points are those of
- * docs/internals/winograd.md. The planner picks it where there are many channels and tiles are full. */
+ * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016; docs/internals/cpu-winograd.md has
+ * the points. The planner picks it where there are many channels and tiles are full. */
 #include "solver/cpu/winograd/winograd.h"
 
 #include <math.h>

@@ -1,9 +1,7 @@
-/* Winograd's transforms of tiles, of one axis or two, by Toom-Cook interpolation: vectors run along channels.
- *
- * An axis of a tile has 2*pairs + 2 elements: values at the points 0, p and -p of each pair, and infinity. The points
+/* Winograd's transforms of tiles, of one axis or two, by Toom-Cook interpolation: vectors run along channels. An
+ * axis of a tile has 2*pairs + 2 elements: values at the points 0, p and -p of each pair, and infinity. The points
  * of the input's transform do not depend on the number of taps, so F(4,3) and F(2,5) share it.
- * docs/internals/winograd.md has the matrices. A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks",
- * 2016. */
+ * docs/internals/cpu-winograd.md has the matrices. */
 #ifndef FALT_SOLVER_CPU_WINOGRAD_WINOGRAD_KERNELS_H
 #define FALT_SOLVER_CPU_WINOGRAD_WINOGRAD_KERNELS_H
 

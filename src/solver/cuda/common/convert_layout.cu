@@ -1,9 +1,9 @@
 // Transposes tensors from NCHW to NHWC and back; for the way back, channels and pixels exchange their names:
 //
-//   to[line][pixel][channel] = from[line][channel][pixel], with zeros from the last channel to the pitch
+//     to[line][pixel][channel] = from[line][channel][pixel], with zeros from the last channel to the pitch
 //
-// A thread transposes a square in registers: as many channels and pixels as 16 bytes hold. It loads 16 bytes of each
-// channel and stores 16 bytes of each pixel. The squares of a warp are adjacent, so accesses fill whole sectors.
+// A thread transposes a square in registers: it loads 16 bytes of as many channels as 16 bytes hold and stores 16 bytes
+// of each pixel. The squares of a warp are adjacent, so accesses fill whole sectors.
 
 // Compile-time parameters:
 //   SIZE    bytes of an element

@@ -1,4 +1,4 @@
-/* What the host passes to expand_factors.cu: a plain struct, read by the C compiler and by NVRTC alike. */
+/* Arguments of expand_factors.cu: a plain struct for the C compiler and NVRTC. */
 #ifndef FALT_SOLVER_CUDA_COMMON_FACTORS_ARGS_H
 #define FALT_SOLVER_CUDA_COMMON_FACTORS_ARGS_H
 

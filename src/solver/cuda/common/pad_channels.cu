@@ -1,9 +1,9 @@
 // Copies NHWC tensors to another channel pitch: to a multiple of 16 bytes, or back:
 //
-//   to[pixel][channel] = from[pixel][channel], with zeros from the last channel to the pitch
+//     to[pixel][channel] = from[pixel][channel], with zeros from the last channel to the pitch
 //
 // Neighbouring threads store neighbouring words. The elements of a warp are consecutive, so its loads fill whole
-// sectors although it loads one element at a time.
+// sectors.
 
 // Compile-time parameters:
 //   SIZE    bytes of an element

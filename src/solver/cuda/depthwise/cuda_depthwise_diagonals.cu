@@ -1,9 +1,9 @@
 // Depthwise wgrad, NHWC, stride 1, f16 and bf16, on tensor cores of sm_90a (wgmma):
 //
-//   dw[r][s][c] = sum over pixels of x[pixel + (r, s)][c] * dy[pixel][c]
+//     dw[r][s][c] = sum over pixels of x[pixel + (r, s)][c] * dy[pixel][c]
 //
-// An MMA multiplies eight channels of x at eight neighbouring pixels with eight channels of dy at several pixel rows.
-// Only the diagonal of each 8x8 channel block is used.
+// An MMA multiplies eight channels of x at eight neighbouring pixels with eight channels of dy at several pixel rows;
+// only the diagonal of each 8x8 channel block is used.
 
 // Operands are read from shared memory without a transpose. Eight channels of a pixel are 16 bytes, the unit of a wgmma
 // operand, and the descriptor's distance between blocks of eight rows or columns may be as small as one pixel. So the

@@ -1,7 +1,7 @@
 // Depthwise fprop and dgrad, stride 1, as Toeplitz products on tensor cores: eight neighbouring outputs of a row are a
 // source window times a Toeplitz matrix, whose column n is a row of taps shifted down by n. For each tap row r
 //
-//   result(16 windows, 8 columns) += source(16 windows, 8 + TAPS_S - 1 columns, r rows further down) * band[r].
+//     result(16 windows, 8 columns) += source(16 windows, 8 + TAPS_S - 1 columns, r rows further down) * band[r].
 //
 // Chen et al., "ConvStencil", 2024.
 

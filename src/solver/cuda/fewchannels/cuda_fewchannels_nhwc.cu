@@ -1,9 +1,9 @@
 // Fprop of layers with few input channels by wgmma (sm_90a), f16 and bf16:
 //
-//   y[h][w][k] = sum over r, s, c of x[h * stride + r][w * stride + s][c] * w[k][r][s][c]
+//     y[h][w][k] = sum over r, s, c of x[h * stride + r][w * stride + s][c] * w[k][r][s][c]
 //
-// A block moves down an image row by row. Producer warps repack rows of x into a ring in shared memory, where a window
-// row is a contiguous run of elements that wgmma reads in place.
+// A block moves down an image. Producer warps repack rows of x into a ring in shared memory, where a window row is a
+// contiguous run of elements that wgmma reads in place.
 
 // The ring has PIXEL channels for each pixel: the channels of x, zeros, and the boundary's elements beyond the ends. An
 // output reads a contiguous run of each row, and the runs of neighbouring outputs overlap. If runs start 16 bytes

@@ -1,9 +1,9 @@
-// Wgrad of layers with few input channels by wgmma (sm_90a), f16 and bf16:
+// Wgrad of layers with few input channels by wgmma (sm_90a), f16 and bf16; pixels are the depth of the product:
 //
-//   dw[k][r][s][c] = sum over h, w of dy[h][w][k] * x[h * stride + r][w * stride + s][c]
+//     dw[k][r][s][c] = sum over h, w of dy[h][w][k] * x[h * stride + r][w * stride + s][c]
 //
 // A block moves down an image. As in cuda_fewchannels_nhwc.cu, producer warps repack rows of x into a ring where a
-// window row is a contiguous run; here the pixels are the depth of the product.
+// window row is a contiguous run.
 
 // Rows of a product are channels of dy. Columns are one 16-byte piece of the runs of all tap rows: the eight columns of
 // an output are 16 bytes of shared memory, the next output starts 16 bytes later, the next tap row a few rows later. So

@@ -1,4 +1,4 @@
-/* What the solvers by transforms on GPUs share: the plan, its kernels, and the spectra of filters. */
+/* Shared by the FFT solvers on GPUs: the plan, its kernels, and the spectra of filters. */
 #ifndef FALT_SOLVER_CUDA_FFT_CUDA_FFT_H
 #define FALT_SOLVER_CUDA_FFT_CUDA_FFT_H
 

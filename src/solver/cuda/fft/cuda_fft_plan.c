@@ -1,4 +1,4 @@
-/* What the solvers by transforms on GPUs share: arguments, kernels, twiddles, and the spectra of known filters. */
+/* Shared by the FFT solvers on GPUs: arguments, kernels, twiddles, and the spectra of known filters. */
 #include <math.h>
 #include <stdlib.h>
 

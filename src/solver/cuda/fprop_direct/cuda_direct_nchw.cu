@@ -2,8 +2,8 @@
 //
 //     sum[k,u,v] = sum over c, r, s of w[k,c,r,s] * x[c, u*STRIDE_H + r*DILATE_R - pad, v*STRIDE_W + s*DILATE_S - pad]
 //
-// A block stages all channels of a tile of one image and the taps of its filters in shared memory as floats. A thread
-// owns ROWS x COLUMNS accumulators of FILTERS filters.
+// A block stages all channels of a tile of one image and its filters' taps in shared memory as floats. A thread has
+// ROWS x COLUMNS accumulators of FILTERS filters.
 
 // Register blocking: V. Volkov and J. Demmel, "Benchmarking GPUs to tune dense linear algebra", 2008. Fusion: M.
 // Alwani, H. Chen, M. Ferdman, P. Milder, "Fused-Layer CNN Accelerators", 2016, here within a thread.

@@ -1,9 +1,9 @@
 // Dense layers of few channels, f16 and bf16, by 2.5D blocking with wgmma and TMA (sm_90a):
 //
-//   y[d][h][w][k] = sum over t, r, s, c of x[d + t][h + r][w + s][c] * w[k][t][r][s][c]
+//     y[d][h][w][k] = sum over t, r, s, c of x[d + t][h + r][w + s][c] * w[k][t][r][s][c]
 //
 // A block keeps the filter in shared memory and loops over the planes of x for one tile of rows and columns. TMA loads
-// one halo tile of each plane, with zeros outside the image: each pixel once for all taps.
+// one halo tile of each plane once for all taps, with zeros outside the image.
 
 // Tap (r, s) multiplies the same halo tile from another first pixel. A wgmma descriptor of 64 pixels, eight rows of
 // eight, can start at any pixel, because the swizzle depends on addresses only.

@@ -1,10 +1,9 @@
-/* Solver cuda-winograd: dense f32 layers of 3x3 taps and stride 1, fprop and dgrad, by Winograd's minimal filtering,
- * F(2,3) or F(4,3) along both axes.
+/* Solver cuda-winograd: dense f32 layers of 3x3 taps and stride 1, fprop and dgrad, by Winograd's F(2,3) or F(4,3):
  *
  *     Y = A^T [ sum over c of (G w_c G^T) .* (B^T x_c B) ] A
  *
- * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Three kernels transform inputs, filters
- * and outputs; the products are a child problem. The planner picks it where there are many channels. */
+ * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Three kernels transform; a child
+ * problem multiplies. The planner picks it where there are many channels. */
 #include <math.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 // The filter transform of cuda-winograd: u = G w G^T of every pair of an output channel and a channel of the source.
-// One thread a pair; LANES neighbouring threads have neighbouring channels of the source.
+// One thread computes one pair; LANES neighbouring threads have neighbouring channels of the source.
 //
-// Compile-time parameters: those of cuda_winograd.cuh.
+// Compile-time parameters: see cuda_winograd.cuh.
 
 #include "cuda_winograd.cuh"
 #include "ptx/early.cuh"

@@ -1,7 +1,7 @@
-// The transform of dy of cuda-winograd-wgrad: d = A y A^T of every tile and output channel. One thread a tile and
-// output channel; LANES neighbouring threads have neighbouring tiles.
+// The transform of dy of cuda-winograd-wgrad: d = A y A^T of every tile and output channel. One thread computes one
+// tile of one output channel; LANES neighbouring threads have neighbouring tiles.
 //
-// Compile-time parameters: those of cuda_winograd.cuh.
+// Compile-time parameters: see cuda_winograd.cuh.
 
 #include "cuda_winograd.cuh"
 #include "ptx/early.cuh"

@@ -1,11 +1,9 @@
-// The output transform of cuda-winograd: y = A^T m A of every tile and output channel, and the epilogue. One thread a
-// tile and output channel; LANES neighbouring threads have neighbouring channels, or tiles.
-//
-// NaN and infinity reach every output of their tile by the transforms, and large inputs may overflow there: where an
-// output of a tile is not finite, the thread computes them again tap by tap.
-//
+// The output transform of cuda-winograd: y = A^T m A of every tile and output channel, and the epilogue. One thread
+// computes one tile of one output channel; LANES neighbouring threads have neighbouring channels, or tiles. Transforms
+// spread NaN and infinity over a tile and may overflow: a tile with such an output is computed again tap by tap.
+
 // Compile-time parameters: TILES_FIRST (1: neighbouring threads have neighbouring tiles), and
-// those of cuda_winograd.cuh and finish.cuh.
+// the parameters of cuda_winograd.cuh and finish.cuh.
 
 #include "cuda_winograd.cuh"
 #include "finish.cuh"

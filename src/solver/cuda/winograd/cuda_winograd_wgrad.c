@@ -1,10 +1,9 @@
-/* Solver cuda-winograd-wgrad: wgrad of dense f32 layers of 3x3 taps and stride 1 by the transposed transforms of
- * cuda-winograd, F(2,3) or F(4,3) along both axes.
+/* Solver cuda-winograd-wgrad: wgrad of dense f32 layers of 3x3 taps and stride 1, by cuda-winograd's transposes:
  *
  *     dW = G^T [ sum over tiles of (A dY A^T) .* (B^T X B) ] G
  *
- * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Two kernels transform x and dy, one the
- * products, which are a child problem. The planner picks it where there are many channels on small planes. */
+ * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Three kernels transform; a child
+ * problem multiplies. The planner picks it where there are many channels on small planes. */
 #include <math.h>
 
 #include "core/memory.h"

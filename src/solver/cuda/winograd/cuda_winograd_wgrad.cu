@@ -1,7 +1,7 @@
-// The result of cuda-winograd-wgrad: dw = G^T m G of every pair of an output channel and a channel. One thread
-// a pair; LANES neighbouring threads have neighbouring channels, or output channels. Where a tap is not finite, the
-// thread computes all of them again, output by output.
-//
+// The last kernel of cuda-winograd-wgrad: dw = G^T m G of every pair of an output channel and a channel. One thread
+// computes one pair; LANES neighbouring threads have neighbouring channels, or output channels. Where a tap is not
+// finite, the thread computes all taps of the pair again, output by output.
+
 // Compile-time parameters: ROWS_FIRST (1: neighbouring threads have neighbouring output channels), and those of
 // cuda_winograd.cuh.
 

@@ -1,5 +1,5 @@
-/* im2col, which runs only when it is named: random layers and filters against the reference, by whatever BLAS
- * FALTUNG_BLAS names or the machine has; the same bits for any number of threads; what it refuses. */
+/* im2col, which runs only if named: random layers and filters against the reference, with the BLAS that FALTUNG_BLAS
+ * names or the machine has; equal bits for any number of threads; refusals. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

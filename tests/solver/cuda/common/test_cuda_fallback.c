@@ -1,4 +1,4 @@
-/* Tests of what the GPU's solvers ask of their operands' addresses, and of whose plans they fall back to. */
+/* Tests of the alignment that GPU solvers need, and of the solvers that make their fallback plans. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

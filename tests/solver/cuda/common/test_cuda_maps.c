@@ -1,4 +1,4 @@
-/* Tests of the maps that TMA gets: what the driver takes, for every number of pixels and channels. */
+/* Tests of TMA descriptors: the driver accepts them for every number of pixels and channels. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

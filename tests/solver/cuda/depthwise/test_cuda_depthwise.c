@@ -1,5 +1,5 @@
-/* Tests of depthwise layers on a GPU: needs no GPU. Tiles are held against what the kernels ask of them, and a
- * representative set of plans is compiled for every architecture: none may spill. */
+/* Tests of depthwise layers on GPUs; no GPU needed. Tiles satisfy the kernels' conditions, and a representative set
+ * of plans compiles for every architecture without spills. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Tests of the choice of tiles for transforms on GPUs, of their twiddles, and of the kernels as they are compiled. No
- * GPU needed. */
+/* Tests of the tile search of the FFT solvers on GPUs, of their twiddles, and of their compiled kernels; no GPU
+ * needed. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Tests of the tile choice for GPUs: needs no GPU. */
+/* Tests of the tile search of cuda-direct; no GPU needed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Tests of how filters along rows are cut for GPUs, and of what they compile to: needs no GPU. */
+/* Tests of the tile search of cuda-rows and of its compiled kernels; no GPU needed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,4 @@
-/* Tests of how separable filters are cut that blocked down the columns on GPUs, and of what they compile to: needs no
- * GPU. */
+/* Tests of the tile search of cuda-separable-25d and of its compiled kernels; no GPU needed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

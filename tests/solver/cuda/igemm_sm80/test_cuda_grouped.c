@@ -1,5 +1,4 @@
-/* Tests of how layers of small groups are cut on GPUs, which need none; their kernels compiled, where there is NVRTC.
- */
+/* Tests of the tile search of cuda-grouped; no GPU needed. Compiles its kernels where there is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,5 @@
-/* Tests of what cuda_igemm_sm90.cu walks and how it is cut, which need no GPU; its kernels compiled, where there is
- * NVRTC. */
+/* Tests of the tile search of cuda-igemm-sm90 and of the order of its tiles; no GPU needed. Compiles its kernels
+ * where there is NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

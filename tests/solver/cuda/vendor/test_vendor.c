@@ -1,5 +1,5 @@
-/* The vendor's libraries on GPUs, without one: which layers they are asked for, that they are never chosen unless
- * named, what is said where they are not to be had. */
+/* NVIDIA's libraries without a GPU: the layers that they are asked for, that they are chosen only if named, and the
+ * message where they are missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
