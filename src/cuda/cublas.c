@@ -25,7 +25,7 @@ static struct {
                   int64_t count, int sum, int algorithm);
 } blas;
 
-static char version[32]; /* empty: not to be had */
+static char version[32]; /* empty: not available */
 
 static void load_once(void) {
   static const char *const names[] = {"libcublas.so.13", "libcublas.so.12"};

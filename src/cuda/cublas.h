@@ -10,7 +10,7 @@ enum { FALT_CUBLAS_WORKSPACE = 32 << 20 }; /* bytes; the size that cuBLAS recomm
 
 /* Such as "13.1.0", or NULL with the reason as this thread's message. */
 const char *falt_cublas_version(void);
-/* For products of f16, bf16, f32 or f64, with sums in f32 or f64. FALT_NO_DEVICE where it is not to be had. */
+/* For products of f16, bf16, f32 or f64, with sums in f32 or f64. FALT_NO_DEVICE where it is missing. */
 falt_status falt_cublas_open(falt_cublas **made, falt_gpu *gpu, falt_type type, bool allow_tf32);
 void falt_cublas_close(falt_cublas *cublas);
 

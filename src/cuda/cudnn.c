@@ -72,7 +72,7 @@ static struct {
   int (*execute)(void *handle, void *plan, void *pack);
 } dnn;
 
-static char version[32]; /* empty: not to be had */
+static char version[32]; /* empty: not available */
 
 static void load_once(void) {
   static const char *const names[] = {"libcudnn.so.9"};

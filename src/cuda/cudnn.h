@@ -29,7 +29,7 @@ typedef struct falt_cudnn falt_cudnn;
 
 /* Such as "9.19.0", or NULL with the reason as this thread's message. */
 const char *falt_cudnn_version(void);
-/* An engine for a layer. FALT_NO_DEVICE where cuDNN is not to be had, FALT_NO_SOLVER where none of its engines fits. */
+/* An engine for a layer. FALT_NO_DEVICE where cuDNN is missing, FALT_NO_SOLVER where none of its engines fits. */
 falt_status falt_cudnn_make(falt_cudnn **made, falt_gpu *gpu, const falt_cudnn_layer *layer);
 void falt_cudnn_free(falt_cudnn *cudnn);
 size_t falt_cudnn_workspace(const falt_cudnn *cudnn);

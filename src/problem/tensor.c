@@ -136,7 +136,8 @@ falt_status falt_tensor_filter_view(falt_tensor *tensor, int space) {
     return falt_fail(FALT_INVALID_SHAPE, "array: groups and channels do not lie at one stride; filter them one by one");
   for (int dim = FALT_D; dim < FALT_DIMS - space; dim++) {
     if (!merge(tensor, FALT_N, dim, FALT_N))
-      return falt_fail(FALT_INVALID_SHAPE, "array: batch and axis %s do not lie at one stride; filter them one by one",
+      return falt_fail(FALT_INVALID_SHAPE,
+                       "array: batch and axis %s have no common stride; filter the images one by one",
                        falt_axis_names[dim - FALT_D]);
   }
   return FALT_OK;

@@ -268,7 +268,7 @@ static void test_filters_refused(void **state) {
   options.axis[1].dilation = 5;
   assert_int_equal(falt_problem_filter(&p, src, w, FALT_U8, false, &options), FALT_INVALID_SHAPE);
   options.axis[1].dilation = 1;
-  options.space = 1; /* rows of a pitched volume do not lie at one stride */
+  options.space = 1; /* rows of a pitched volume have no common stride */
   falt_array row = falt_volume(NULL, FALT_F32, 1, 1, 3), block = falt_volume(NULL, FALT_F32, 4, 9, 9);
   block.tensor.stride[FALT_D] += 9;
   assert_int_equal(falt_problem_filter(&p, &block.tensor, &row.tensor, FALT_F32, false, &options), FALT_INVALID_SHAPE);

@@ -54,7 +54,8 @@ const char *falt_box_of(falt_box *box, const falt_problem *p, const void *values
     found = true;
     for (int axis = 0; axis < 3 && found; axis++) found = along_axis(box, p, values, axis);
   }
-  return found && isfinite(box->weight) ? NULL : "the filter's taps are not all one finite number, but for the ends";
+  return found && isfinite(box->weight) ? NULL
+                                        : "the filter's taps are not equal and finite (the first and last may differ)";
 }
 
 double falt_box_largest_sum(const falt_box *box, const falt_problem *p) {

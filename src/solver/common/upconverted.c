@@ -15,8 +15,8 @@ const char *falt_upconvert_refusal(const falt_problem *p) {
   return p->accumulator == FALT_F64 ? "it has no f64 sums"
          : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->filter.type) || p->output.type == FALT_F64 ||
                  (p->has_residual && !falt_type_fits_f32(p->residual.type))
-             ? "f32 do not hold its elements"
-         : !sums_exactly(p) ? "f32 do not hold its sums of integers"
+             ? "f32 does not hold its elements"
+         : !sums_exactly(p) ? "f32 does not hold its integer sums"
                             : NULL;
 }
 

@@ -3,7 +3,7 @@
 
 const char *falt_pooled_refusal(const falt_problem *p) {
   const falt_tensor *y = &p->output;
-  return !falt_problem_pools(p) ? "its results are not the largest of a window"
+  return !falt_problem_pools(p) ? "it has no max pooling"
          : y->size[FALT_G] > 1 && y->size[FALT_C] > 1 && y->stride[FALT_G] != y->size[FALT_C] * y->stride[FALT_C]
              ? "the output's channels are not equally spaced over the groups"
              : NULL;

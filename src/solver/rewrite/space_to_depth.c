@@ -34,12 +34,11 @@ static bool joins(const falt_tensor *t, int outer, int inner) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  return p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_FILTER
-             ? "it computes forward and backward-filter of layers"
-         : p->filter.size[FALT_W] == 1                               ? "patches are not wider than a pixel"
-         : p->filter.size[FALT_G] != 1                               ? "it takes one group of channels"
-         : p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1 ? "it takes 1D and 2D problems only"
-         : !covers(p, 1) || !covers(p, 2)                            ? "windows are not patches that cover the input"
+  return p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_FILTER ? "it computes fprop and wgrad only"
+         : p->filter.size[FALT_W] == 1                                        ? "patches are not wider than a pixel"
+         : p->filter.size[FALT_G] != 1                                        ? "it takes one group of channels"
+         : p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1          ? "it takes 1D and 2D problems only"
+         : !covers(p, 1) || !covers(p, 2) ? "windows are not patches that cover the input"
          : !joins(&p->input, FALT_W, FALT_C) || !joins(&p->filter, FALT_W, FALT_C)
              ? "channels of neighbouring pixels do not follow on each other"
          : !joins(&p->input, FALT_N, FALT_H) || !joins(&p->output, FALT_N, FALT_H) ||

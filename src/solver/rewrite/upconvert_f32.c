@@ -237,7 +237,7 @@ static falt_status ready(falt_plan *base) {
 
 static const char *refusal(const falt_problem *p) {
   return falt_is_pooling(p->operation) ? "only layers"
-         : p->is_filter                ? "filters are read in any type by solvers of their own"
+         : p->is_filter                ? "filter solvers read every type directly"
          : falt_tensors_are_f32(p)     ? "all its operands are f32"
                                        : falt_upconvert_refusal(p);
 }

@@ -116,7 +116,7 @@ static void test_rows(void **state) {
   }
 }
 
-/* The workspace follows the cache, not the tensor; what f32 do not hold is refused. */
+/* The workspace follows the cache, not the tensor; types that f32 does not hold are refused. */
 static void test_limits(void **state) {
   (void)state;
   falt_plan *plan = NULL;

@@ -65,7 +65,7 @@ static const char *refusal(const falt_problem *p, falt_operation operation) {
   const falt_type read = is_forward(p) ? p->input.type : p->output.type;
   return p->operation != operation ? operation == FALT_FORWARD ? "only forward" : "only backward-data"
          : read == FALT_F32        ? "the tensor that it reads is f32"
-         : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->output.type) ? "f32 do not hold its elements"
+         : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->output.type) ? "f32 does not hold its elements"
          : !has_channels(&p->input) || !has_channels(&p->output) ? "it has groups, or one channel in or out"
          : p->has_residual                                       ? "residuals are not transposed"
          : falt_problem_pools(p)                                 ? "it does not pool"

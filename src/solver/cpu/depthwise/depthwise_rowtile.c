@@ -192,14 +192,13 @@ static bool all_f32(const falt_problem *p) {
 }
 
 static const char *refusal(const falt_problem *p, const falt_block_kernels *kernels) {
-  return p->operation != FALT_FORWARD ? "only forward"
-         : !falt_block_has(p->output.type, 3) && p->output.type != FALT_S32
-             ? "results are not of a type that kernels write"
-         : !all_f32(p) && falt_upconvert_refusal(p)    ? falt_upconvert_refusal(p)
-         : falt_depthwise_block_refusal(p, kernels)    ? falt_depthwise_block_refusal(p, kernels)
-         : p->has_residual                             ? "residuals are not fused here"
-         : p->output.size[FALT_W] < kernels->positions ? "fewer positions than a block"
-                                                       : NULL;
+  return p->operation != FALT_FORWARD                                       ? "only forward"
+         : !falt_block_has(p->output.type, 3) && p->output.type != FALT_S32 ? "the output's type has no kernel"
+         : !all_f32(p) && falt_upconvert_refusal(p)                         ? falt_upconvert_refusal(p)
+         : falt_depthwise_block_refusal(p, kernels)                         ? falt_depthwise_block_refusal(p, kernels)
+         : p->has_residual                                                  ? "residuals are not fused here"
+         : p->output.size[FALT_W] < kernels->positions                      ? "fewer positions than a block"
+                                                                            : NULL;
 }
 
 /* ---- estimate */

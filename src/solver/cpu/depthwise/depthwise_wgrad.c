@@ -174,7 +174,7 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
   return p->operation != FALT_BACKWARD_FILTER       ? "only backward-filter"
          : grouped && !falt_depthwise_is_grouped(p) ? "a group has one channel in and out"
          : !grouped && falt_depthwise_is_grouped(p) ? "a group has more than one channel in and out"
-         : grouped && p->input.size[FALT_G] == 1    ? "one group, with none beside it in a vector"
+         : grouped && p->input.size[FALT_G] == 1    ? "it has one group"
                                                     : NULL;
 }
 

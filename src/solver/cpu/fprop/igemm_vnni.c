@@ -69,7 +69,7 @@ static const char *refusal(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const falt_type x = p->input.type, w = p->filter.type;
   const bool whole = plan->kind <= FALT_TILES_S8;
-  return x == FALT_F32 && w == FALT_F32                                 ? "f32 has solvers of its own"
+  return x == FALT_F32 && w == FALT_F32                                 ? "it computes narrow types only"
          : !upconverts(x) || !upconverts(w)                             ? "only types of 8 and 16 bits, and f32"
          : p->accumulator == FALT_F64                                   ? "it has no f64 sums"
          : p->output.type == FALT_F64                                   ? "results in f64 are not formed here"
