@@ -218,8 +218,8 @@ static void test_refusals(void **state) {
   (void)state;
   const float even[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1}, other[9] = {1, 1, 1, 1, 2, 1, 1, 1, 1};
   const float none[9] = {NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN};
-  refuses("correlate h=9 w=9 r=3 s=3", other, "not all one finite number");
-  refuses("correlate h=9 w=9 r=3 s=3", none, "not all one finite number");
+  refuses("correlate h=9 w=9 r=3 s=3", other, "not equal and finite");
+  refuses("correlate h=9 w=9 r=3 s=3", none, "not equal and finite");
   refuses("correlate h=9 w=9 r=3 s=3", NULL, "not known");
   refuses("correlate h=9 w=9 r=3 s=3 dilation=2", even, "apart");
   refuses("correlate w=9 s=1", even, "one tap");
