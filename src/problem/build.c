@@ -140,12 +140,12 @@ static falt_status build_epilogue(const falt_line *line, falt_problem *problem) 
 static falt_status build_anchor(const falt_line *line, int i, int64_t taps, int64_t *anchor) {
   *anchor = at(&line->anchor, i, FALT_ANCHOR_CENTER);
   if (has(&line->anchor, i) && (*anchor < 0 || *anchor >= taps))
-    return falt_fail(FALT_INVALID_SHAPE, "problem: anchor %lld on axis %s lies outside the filter (0 to %lld)",
+    return falt_fail(FALT_INVALID_SHAPE, "problem: anchor %lld on axis %s is outside the filter (0 to %lld)",
                      (long long)*anchor, falt_axis_names[i], (long long)taps - 1);
   if (!line->origin.count) return FALT_OK;
   int64_t origin = at(&line->origin, i, 0), low = -(taps / 2), high = (taps - 1) / 2;
   if (origin < low || origin > high)
-    return falt_fail(FALT_INVALID_SHAPE, "problem: origin %lld on axis %s lies outside the filter (%lld to %lld)",
+    return falt_fail(FALT_INVALID_SHAPE, "problem: origin %lld on axis %s is outside the filter (%lld to %lld)",
                      (long long)origin, falt_axis_names[i], (long long)low, (long long)high);
   *anchor = taps / 2 + origin;
   return FALT_OK;

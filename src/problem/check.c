@@ -16,14 +16,15 @@ falt_status falt_axis_check(const falt_axis *axis, int index, int64_t taps) {
   const char *name = falt_axis_names[index];
   int64_t extent = 0;
   if (axis->stride < 1 || axis->stride > FALT_AXIS_LIMIT)
-    return falt_fail(FALT_INVALID_SIZE, "problem: stride on axis %s is %lld; it lies in 1 to 2^40", name,
+    return falt_fail(FALT_INVALID_SIZE, "problem: stride on axis %s is %lld; it must be from 1 to 2^40", name,
                      (long long)axis->stride);
   if (axis->dilation < 1 || axis->dilation > FALT_AXIS_LIMIT)
-    return falt_fail(FALT_INVALID_SIZE, "problem: dilation on axis %s is %lld; it lies in 1 (none) to 2^40", name,
+    return falt_fail(FALT_INVALID_SIZE, "problem: dilation on axis %s is %lld; it must be from 1 (none) to 2^40", name,
                      (long long)axis->dilation);
   if (taps < 1 || !falt_mul(axis->dilation, taps - 1, &extent) || extent >= FALT_LIMIT)
-    return falt_fail(FALT_INVALID_SIZE, "problem: the filter on axis %s has %lld taps; its extent lies in 1 to 2^60",
-                     name, (long long)taps);
+    return falt_fail(FALT_INVALID_SIZE,
+                     "problem: the filter on axis %s has %lld taps; its extent must be from 1 to 2^60", name,
+                     (long long)taps);
   for (int side = 0; side < 2; side++) {
     /* after a filter the pad follows from the sizes, which have their own limit */
     if (!in_range(axis->pad[side], side == 0 ? falt_max(FALT_AXIS_LIMIT, extent) : 4 * FALT_LIMIT))
@@ -117,7 +118,7 @@ static falt_status check_enumerations(const falt_problem *problem) {
     return falt_fail(FALT_INVALID_ARGUMENT, "problem: space is %d; it is 1, 2 or 3", p->space);
   for (int i = 0; i < 3; i++) {
     if (p->pool[i] < 1 || p->pool[i] > FALT_AXIS_LIMIT)
-      return falt_fail(FALT_INVALID_SIZE, "problem: pool on axis %s is %lld; it lies in 1 (none) to 2^40",
+      return falt_fail(FALT_INVALID_SIZE, "problem: pool on axis %s is %lld; it must be from 1 (none) to 2^40",
                        falt_axis_names[i], (long long)p->pool[i]);
   }
   if (p->rank < 0) return falt_fail(FALT_INVALID_ARGUMENT, "problem: rank is %d; 0 means not known", p->rank);
@@ -214,7 +215,8 @@ static falt_status check_axes(const falt_problem *p) {
     }
     if (!falt_is_pooling(p->operation)) continue;
     if (axis->boundary[0] != FALT_CONSTANT || axis->boundary[1] != FALT_CONSTANT)
-      return falt_fail(FALT_INVALID_ARGUMENT, "problem: pooling skips what lies outside; its boundary is constant");
+      return falt_fail(FALT_INVALID_ARGUMENT,
+                       "problem: pooling skips positions outside; its boundary must be constant");
     if (!sees_input(axis, in, taps, out))
       return falt_fail(FALT_INVALID_SHAPE, "problem: a pooling window on axis %s sees no input; lower the pad",
                        falt_axis_names[i]);

@@ -36,7 +36,7 @@ static falt_status place_axis(falt_problem *problem, const falt_options *options
   FALT_TRY(falt_axis_check(axis, i, taps));
   if (anchor == FALT_ANCHOR_PAD) return FALT_OK;
   if (anchor != FALT_ANCHOR_CENTER && (anchor < 0 || anchor >= taps))
-    return falt_fail(FALT_INVALID_SHAPE, "options: anchor %lld on axis %s lies outside the filter (0 to %lld)",
+    return falt_fail(FALT_INVALID_SHAPE, "options: anchor %lld on axis %s is outside the filter (0 to %lld)",
                      (long long)anchor, falt_axis_names[i], (long long)taps - 1);
   if (anchor != FALT_ANCHOR_CENTER && options->mode != FALT_SAME)
     return falt_fail(FALT_INVALID_ARGUMENT, "options: an anchor needs FALT_SAME; valid and full place the filter");

@@ -67,7 +67,7 @@ static falt_status find_word(const char *token, size_t length, unsigned families
   if (!equals || equals == token + length - 1)
     return falt_fail(FALT_INVALID_TEXT, "problem: '%s' has no value; write %s=VALUE", (*word)->name, (*word)->name);
   if (*seen >> found & 1)
-    return falt_fail(FALT_INVALID_TEXT, "problem: '%s' stands twice; give it once", (*word)->name);
+    return falt_fail(FALT_INVALID_TEXT, "problem: '%s' is given twice; give it once", (*word)->name);
   *seen |= UINT64_C(1) << found;
   return FALT_OK;
 }

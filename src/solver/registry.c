@@ -32,9 +32,9 @@ enum {
   ROW(igemm_vnni, LAYERS | FORWARD, "dense layers of 8-bit and 16-bit types, as implicit GEMM in VNNI order (AMX)")    \
   ROW(inner_product, LAYERS | FORWARD, "layers of few outputs for each weight, by dot products of filter rows in place")\
   ROW(fprop_nchw, LAYERS | FORWARD,                                                                                    \
-      "dense layers of narrow types and adjacent pixels, transposed and run along channels")                           \
+      "dense NCHW layers of narrow types, converted to NHWC and back")                                                 \
   ROW(dgrad_nchw, LAYERS | DATA,                                                                                       \
-      "dgrad of dense layers of narrow types and adjacent pixels, transposed and run along channels")                  \
+      "dgrad of dense NCHW layers of narrow types, converted to NHWC and back")                                        \
   ROW(winograd, LAYERS | FORWARD, "dense layers of 3 or 5 taps, by Winograd's minimal filtering")                      \
   ROW(dgrad_strided, ANY | DATA, "dgrad with a stride, as a forward problem for each polyphase part")                  \
   ROW(wgrad, LAYERS | WEIGHTS, "wgrad of dense layers, by outer products")                                             \
@@ -71,8 +71,8 @@ enum {
       "filters of many taps, by fast Fourier transforms in tiles (overlap-save)")                                      \
   ROW(cuda_fft_partitioned, FILTERS | DEPTHWISE | FORWARD | DATA,                                                      \
       "filters longer than a tile, by transforms whose spectra are kept (partitioned overlap-save)")                   \
-  ROW(cuda_running_sums, FILTERS | DEPTHWISE | FORWARD, "box filters, in a time that does not depend on their size")               \
-  ROW(cuda_fft_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, by fast Fourier transforms")          \
+  ROW(cuda_running_sums, FILTERS | DEPTHWISE | FORWARD, "box filters, in a time that does not depend on their size")   \
+  ROW(cuda_fft_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, by fast Fourier transforms")       \
   ROW(cuda_direct_nchw, ANY | FORWARD, "layers of few input channels with fused max pooling")                          \
   ROW(split_pool, POOLED | FORWARD, "layers with max pooling, as two problems")                                        \
   ROW(cuda_pooling, POOLING, "pooling and its gradients")                                                              \
@@ -99,7 +99,7 @@ enum {
       "depthwise layers of many taps, as Toeplitz products on tensor cores")                                           \
   ROW(cuda_depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise layers, fprop and dgrad")                       \
   ROW(cuda_igemm, ANY | FORWARD | DATA, "layers, fprop and dgrad as implicit GEMM on tensor cores")                    \
-  ROW(cuda_winograd, LAYERS | FORWARD | DATA, "dense f32 layers of 3x3 taps, by Winograd's minimal filtering")            \
+  ROW(cuda_winograd, LAYERS | FORWARD | DATA, "dense f32 layers of 3x3 taps, by Winograd's minimal filtering")         \
   ROW(cuda_winograd_wgrad, LAYERS | WEIGHTS,                                                                           \
       "wgrad of dense f32 layers of 3x3 taps, by Winograd's minimal filtering")                                        \
   ROW(cuda_grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, on tensor cores")                           \

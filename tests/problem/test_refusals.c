@@ -50,7 +50,7 @@ static void test_bad_lines(void **state) {
       {"forward c=1 k=1 w=9 s=3 pixel=2", FALT_INVALID_TEXT, "'pixel' is no word of forward"},
       {"maxpool w=9 s=3 alpha=2", FALT_INVALID_TEXT, "'alpha' is no word of maxpool"},
       {"correlate h=9 w=9 r=3 s=3 tf32=1", FALT_INVALID_TEXT, "budget"},
-      {"correlate h=9 h=9 w=9 r=3 s=3", FALT_INVALID_TEXT, "'h' stands twice"},
+      {"correlate h=9 h=9 w=9 r=3 s=3", FALT_INVALID_TEXT, "'h' is given twice"},
       {"correlate h w=9 r=3 s=3", FALT_INVALID_TEXT, "'h' has no value"},
       {"correlate h= w=9 r=3 s=3", FALT_INVALID_TEXT, "'h' has no value"},
       {"correlate", FALT_INVALID_TEXT, "w is missing"},

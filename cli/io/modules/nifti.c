@@ -165,7 +165,7 @@ static void *open_volumes(const char *path, const io_request *request, io_info *
   volumes *v = nifti_new(path, error);
   if (!v) return NULL;
   v->nim = read_header(path);
-  bool done = v->nim || io_fail(error, "%s: is not a NIfTI file, or its header is damaged; check what it is", path);
+  bool done = v->nim || io_fail(error, "%s: is not a NIfTI file, or its header is damaged; check the file", path);
   done = done && describe(v, info, error) && open_samples(v, error);
   if (done && v->compressed && (request->random || v->volumes > 1)) done = load(v, error);
   v->nifti2 = done && is_nifti2(path);

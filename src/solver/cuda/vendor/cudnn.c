@@ -122,7 +122,7 @@ static const char *refusal(const falt_problem *p) {
              ? "it walks no array backwards or in place"
          : !has_one_channel_axis(&p->input) || !has_one_channel_axis(&p->output)
              ? "groups do not follow one another as channels do"
-         : !has_known_filter(&p->filter) ? "the filter lies neither as oihw nor as ohwi"
+         : !has_known_filter(&p->filter) ? "the filter's layout is neither oihw nor ohwi"
                                          : NULL;
 }
 
