@@ -256,8 +256,8 @@ FALT_API uint64_t falt_problem_hash(const falt_problem *problem);
  * fails. Since 0.1. */
 FALT_API falt_filter_when falt_problem_filter_when(const falt_problem *problem);
 
-/* Elements from the first to the last that the filter's pointer holds: those of `filter`, or factors * (T + R + S); 0
- * for pooling and for NULL. The problem passed falt_problem_check. Since 0.1. */
+/* The number of elements that the filter's pointer holds, from the first to the last of `filter`, or factors *
+ * (T + R + S). 0 for pooling and for NULL. The problem passed falt_problem_check. Since 0.1. */
 FALT_API int64_t falt_problem_filter_elements(const falt_problem *problem);
 
 /* Gives a tensor dense strides for a layout: "nchw" "nhwc" "ncdhw" "ndhwc" "ncw" "nwc" for data (the channel is G*C
@@ -271,7 +271,7 @@ FALT_API falt_status falt_tensor_layout(falt_tensor *tensor, const char *layout)
  * down. Returns FALT_INVALID_SIZE, or FALT_INVALID_SHAPE where that leaves no output. Since 0.1. */
 FALT_API falt_status falt_problem_output(falt_problem *problem);
 
-/* A range of output rows along one axis, as a problem of its own: for arrays that pass piece by piece. */
+/* A range of output rows along one axis as a separate problem, for arrays that are computed in parts. */
 typedef struct falt_part {
   int64_t first, last;  /* the input rows [first, last) that the part reads; may be outside the input */
   falt_problem problem; /* computes the rows; its input's row 0 is `first`, its output's row 0 is `begin` */
@@ -298,7 +298,7 @@ FALT_API int64_t falt_problem_row(const falt_problem *problem, int axis, int64_t
 /* ------------------------------------------------------------------------------------------------ device */
 
 /* Where plans run. A device owns its threads; any number of plans may share it, from any thread. A CPU device's threads
- * start with its first plan, so that no execution starts any: a device without plans costs none. After fork the child
+ * start with its first plan, and no execution starts any. A device without plans has none. After fork the child
  * has none of them: there a plan runs on the calling thread alone. A device made by the child has threads again; make
  * plans in the child on that one, and do not fork while another thread plans. */
 typedef struct falt_device falt_device;
@@ -328,8 +328,8 @@ typedef struct falt_cuda_options {
   int threads;   /* of the host, which copy for falt_execute_host; 0: FALTUNG_THREADS if set, else up to 16 */
   int64_t
       max_memory; /* bytes that falt_execute_host uses for arrays that it can pass in slabs; 0: a quarter of the free */
-  /* "h200" or "sm_90a": a GPU that is described and need not be there, nor a driver. Plans on it can be made, printed
-   * and explained by estimate, not executed. Empty: the GPU itself. */
+  /* "h200" or "sm_90a": describes a GPU. Neither the GPU nor a driver need exist. Plans on it can be made, printed and
+   * explained by estimate, but not executed. Empty: the GPU itself. */
   char described[32];
   bool compile; /* kernels for the described GPU are compiled, with NVRTC, into the cache, to be used elsewhere */
   uint64_t reserved[8];
@@ -666,15 +666,15 @@ FALT_API void falt_convolver_options_default(falt_convolver_options *options);
  * Returns FALT_INVALID_ARGUMENT, FALT_INVALID_TYPE or FALT_NO_MEMORY. Since 0.1. */
 FALT_API falt_status falt_convolver_create(falt_convolver **convolver, const falt_device *device,
                                            const falt_convolver_options *options, const void *const *responses);
-/* The next `samples` of all signals: reads input[i], writes output[o], which may be one of the inputs. Neither
- * allocates nor locks nor waits. Results do not depend on how a signal is cut into calls. A sample that is not finite
+/* The next `samples` of all signals: reads input[i], writes output[o], which may be one of the inputs. Does not
+ * allocate, lock or wait. Results do not depend on how a signal is cut into calls. A sample that is not finite
  * makes later outputs not finite, for the response's length and two of its largest partitions at most. One call at a
  * time. Since 0.1. */
 FALT_API falt_status falt_convolver_process(falt_convolver *convolver, const void *const *input, void *const *output,
                                             int64_t samples);
-/* Exchanges the responses from another thread while process goes on: once transforms with the new ones are there (three
- * of the largest partitions at most) outputs go over to them within `fade` samples. The latest of several exchanges
- * that wait is made. Computes and allocates in the calling thread. Responses as for create. Since 0.1. */
+/* Exchanges the responses from another thread while process runs. When transforms with the new ones are ready (after at
+ * most three of the largest partitions), outputs change to them within `fade` samples. Of several waiting exchanges
+ * the latest is made. Computes and allocates in the calling thread. Responses as for create. Since 0.1. */
 FALT_API falt_status falt_convolver_exchange(falt_convolver *convolver, const void *const *responses);
 /* Forgets all samples; responses stay. Not during process. NULL does nothing. Since 0.1. */
 FALT_API void falt_convolver_reset(falt_convolver *convolver);
