@@ -35,7 +35,8 @@ from faltung.torch import _measure, nn, optimize
 BATCHES = 4
 STEPS_OF_A_ROUND = 3
 PLANNERS = 2  # networks that plan at a time with --parallel
-CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward", "faltung::conv", "faltung::conv_data", "faltung::conv_weight")
+CONVOLUTIONS = ("aten::convolution", "aten::convolution_backward", "faltung::conv", "faltung::conv_backward",
+                "faltung::conv_data", "faltung::conv_weight")
 
 
 def last(tensor):

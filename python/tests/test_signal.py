@@ -162,3 +162,9 @@ def test_transforms_of_values_that_are_not_finite_warn(random, place):
     x[place] = np.nan  # transforms of tiles spread it over its tile alone
     with pytest.warns(RuntimeWarning, match="Use of fft convolution"):
         ours.convolve(x, np.ones(200), "same", method="fft")
+
+
+@pytest.mark.parametrize("mode", ["full", "same", "valid"])
+@pytest.mark.parametrize("sizes", [(7, 3), (3, 7), (5, 5), (1, 4), (8, 8)])
+def test_correlation_lags(sizes, mode):
+    assert np.array_equal(ours.correlation_lags(*sizes, mode), theirs.correlation_lags(*sizes, mode))

@@ -7,6 +7,8 @@ are taken as they are; padding_mode is part of the layer, no padded copy is made
 """
 from __future__ import annotations
 
+import contextlib
+import functools
 from typing import Any
 
 import torch
@@ -32,7 +34,23 @@ def _each(value: Any, space: int, name: str) -> list[int]:
     return [int(v) for v in values]
 
 
-def _pads(padding: Any, weight: torch.Tensor, stride: list[int], dilation: list[int]) -> list[int]:
+def _geometry(space: int, stride: Any, padding: Any, dilation: Any, shape: torch.Size) -> tuple:
+    """(stride, pads, dilation) of each axis."""
+    if not torch.compiler.is_compiling():
+        with contextlib.suppress(TypeError):  # lists
+            return _known_geometry(space, stride, padding, dilation, shape)
+    return _new_geometry(space, stride, padding, dilation, shape)
+
+
+def _new_geometry(space: int, stride: Any, padding: Any, dilation: Any, shape: torch.Size) -> tuple:
+    stride, dilation = _each(stride, space, "stride"), _each(dilation, space, "dilation")
+    return tuple(stride), tuple(_pads(padding, shape, stride, dilation)), tuple(dilation)
+
+
+_known_geometry = functools.lru_cache(1024)(_new_geometry)
+
+
+def _pads(padding: Any, shape: torch.Size, stride: list[int], dilation: list[int]) -> list[int]:
     """Before and after of each axis."""
     space = len(stride)
     if padding == "valid":
@@ -40,7 +58,7 @@ def _pads(padding: Any, weight: torch.Tensor, stride: list[int], dilation: list[
     if padding == "same":
         if any(s != 1 for s in stride):
             raise RuntimeError("padding='same' is not supported for strided convolutions")
-        reach = [d * (k - 1) for d, k in zip(dilation, weight.shape[2:])]
+        reach = [d * (k - 1) for d, k in zip(dilation, shape[2:])]
         return [p for r in reach for p in (r // 2, r - r // 2)]
     if isinstance(padding, str):
         raise RuntimeError(f"padding: {padding!r}; use 'valid', 'same' or numbers")
@@ -53,7 +71,7 @@ def _pads(padding: Any, weight: torch.Tensor, stride: list[int], dilation: list[
 def _cast(*tensors: torch.Tensor | None) -> tuple:
     """Under autocast, tensors in its type."""
     kind = tensors[0].device.type
-    if not torch.is_autocast_enabled(kind) or tensors[0].dtype == torch.float64:
+    if kind == "meta" or not torch.is_autocast_enabled(kind) or tensors[0].dtype == torch.float64:
         return tensors
     dtype = torch.get_autocast_dtype(kind)
     return tuple(None if t is None else t.to(dtype) for t in tensors)
@@ -72,7 +90,6 @@ def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: 
     """ways: bits of _ops.BY_TORCH."""
     x, w, residual = _cast(input, weight, residual)  # the bias stays as it is: sums are kept in f32
     x, single = _batched(x, space)
-    stride, dilation = _each(stride, space, "stride"), _each(dilation, space, "dilation")
     if w.dim() != space + 2 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
         raise RuntimeError(f"Given groups={groups}, weight of size {list(w.shape)}, expected input{list(x.shape)} to have "
                            f"{w.shape[1] * groups} channels")
@@ -85,8 +102,8 @@ def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: 
         residual = residual.unsqueeze(0)
     learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, w, bias, residual))
     fused = "identity" if learns or ways & 1 else activation
-    y = _ops.conv(x, w, bias, stride, _pads(padding, w, stride, dilation), dilation, groups, _BOUNDARY[padding_mode], fused,
-                  residual, ways)
+    geometry = (*_geometry(space, stride, padding, dilation, w.shape), groups, _BOUNDARY[padding_mode])
+    y = _ops.convolve(x, w, bias, geometry, fused, residual, ways, learns)
     if fused != activation:
         y = _UNFUSED[activation](y)
     return y.squeeze(0) if single else y

@@ -135,7 +135,7 @@ class Conv:
         m = site.module
         self.space, self.activation, self.unfused = len(m.kernel_size), activation or "identity", unfused
         pads = [p for p in m.padding for _ in range(2)]
-        self.geometry = (list(m.stride), pads, list(m.dilation), m.groups, 0)
+        self.geometry = (tuple(m.stride), tuple(pads), tuple(m.dilation), m.groups, 0)
         self.x = site.data(values)
         self.w = m.weight.detach().to(site.dtype)
         self.bias = None if m.bias is None else m.bias.detach()
@@ -164,7 +164,7 @@ class Conv:
         return found
 
     def _forward(self) -> torch.Tensor:
-        return _ops.conv(self.x, self.w, self.bias, *self.geometry, self.activation, None)
+        return _ops.convolve(self.x, self.w, self.bias, self.geometry, self.activation, None, 0, False)
 
     def _torch_forward(self) -> torch.Tensor:
         stride, pads, dilation, groups, _ = self.geometry
@@ -181,7 +181,8 @@ class Conv:
             return wide.directions(True)[direction][1]().to(self.x.dtype)
 
     def _gradient(self, which: int, ways: int) -> torch.Tensor:
-        return _ops.gradients(self.y, self.x, self.w, self.geometry, [which == 0, which == 1], ways)[which]
+        return _ops.gradients(self.y, self.x, self.w, self.geometry, [which == 0, which == 1], ways,
+                              True)[which]
 
 
 def is_plain(module: torch.nn.Module) -> bool:

@@ -3,6 +3,7 @@
 The gradients of a convolution are convolutions of the same three kinds, so every derivative is one.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +18,7 @@ from ._problems import (
     BACKWARD_MAXPOOL,
     FORWARD,
     MAXPOOL,
+    MEMORY,
     Layer,
     check,
     empty,
@@ -28,8 +30,13 @@ from ._problems import (
 BY_TORCH = {"forward": 1, "data": 2, "weight": 4}  # bits of `ways`: directions that torch computes
 
 
+@functools.lru_cache(1024)
+def _kept(*geometry: Any) -> Layer:
+    return Layer(*geometry)
+
+
 def _layer(stride: Any, pads: Any, dilation: Any, groups: int, boundary: int) -> Layer:
-    return Layer(stride, pads, dilation, groups, boundary)
+    return _kept(tuple(stride), tuple(pads), tuple(dilation), groups, boundary)
 
 
 def _conv_shape(x: torch.Tensor, w: torch.Tensor, layer: Layer) -> list[int]:
@@ -45,14 +52,20 @@ def conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Se
          residual: torch.Tensor | None, ways: int = 0) -> torch.Tensor:
     """activation(conv(x, w) + bias + residual). ways: directions that torch computes, forward among them without
     activation and residual."""
+    return _forward(x, w, bias, _layer(stride, pads, dilation, groups, boundary), activation, residual, ways)
+
+
+def _forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, layer: Layer, activation: str,
+             residual: torch.Tensor | None, ways: int) -> torch.Tensor:
     check(x, w, residual)
-    layer = _layer(stride, pads, dilation, groups, boundary)
-    shape = _conv_shape(x, w, layer)
+    last = is_last(x) or is_last(w)
+    order = order_of(x.dim(), last)
     if ways & BY_TORCH["forward"]:
         bias = None if bias is None else bias.to(x.dtype)
-        y = torch.ops.aten.convolution(x, w, bias, stride, pads[::2], dilation, False, [0] * len(stride), groups)
-        return y.contiguous(memory_format=order_of(x.dim(), is_last(x) or is_last(w)))
-    y = empty(shape, x, w)
+        y = torch.convolution(x, w, bias, layer.stride, layer.pads[::2], layer.dilation, False, (0,) * len(layer.stride),
+                              layer.groups)
+        return y.contiguous(memory_format=order)
+    y = torch.empty(_conv_shape(x, w, layer), dtype=x.dtype, device=x.device, memory_format=order)
     if bias is not None:  # the library's bias is f32, f64 for f64
         bias = bias.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous()
     if residual is not None and residual.stride() != y.stride():
@@ -71,9 +84,13 @@ def _(x: Any, w: Any, bias: Any, stride: Any, pads: Any, dilation: Any, groups: 
 def conv_data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
               dilation: Sequence[int], groups: int, boundary: int) -> torch.Tensor:
     """The gradient of a convolution's input, which is the transposed convolution."""
+    return _data(g, w, size, _layer(stride, pads, dilation, groups, boundary))
+
+
+def _data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], layer: Layer) -> torch.Tensor:
     check(g, w)
     x = empty(size, g, w)
-    execute(BACKWARD_DATA, x, w, g, _layer(stride, pads, dilation, groups, boundary))
+    execute(BACKWARD_DATA, x, w, g, layer)
     return x
 
 
@@ -86,9 +103,13 @@ def _(g: Any, w: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: 
 def conv_weight(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
                 dilation: Sequence[int], groups: int, boundary: int, last: bool = False) -> torch.Tensor:
     """The gradient of a convolution's weights; last: with their channels last."""
+    return _weight(x, g, size, _layer(stride, pads, dilation, groups, boundary), last)
+
+
+def _weight(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], layer: Layer, last: bool) -> torch.Tensor:
     check(x, g)
     w = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order_of(x.dim(), last))
-    execute(BACKWARD_FILTER, x, w, g, _layer(stride, pads, dilation, groups, boundary))
+    execute(BACKWARD_FILTER, x, w, g, layer)
     return w
 
 
@@ -113,28 +134,36 @@ def _conv_setup(ctx: Any, inputs: tuple, output: Any) -> None:
     ctx.bias_type = None if bias is None else bias.dtype
 
 
-def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, needs: Any, ways: int) -> tuple:
-    """The gradients of a convolution's input and weights that are needed, each by faltung or by torch."""
+def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, needs: Any, ways: int,
+              direct: bool = False) -> tuple:
+    """The gradients of a convolution's input and weights that are needed, each by faltung or by torch. direct: without
+    the operators, where no gradients of the gradients are asked for."""
     stride, pads, dilation, groups, boundary = geometry
-    g = g.contiguous(memory_format=order_of(x.dim(), is_last(x) or is_last(w)))
+    last = is_last(w)
+    g = g.contiguous(memory_format=order_of(x.dim(), last or is_last(x)))
     torch_s = [bool(needs[i] and ways & bit) for i, bit in enumerate((BY_TORCH["data"], BY_TORCH["weight"]))]
     dx = dw = None
     if any(torch_s):
-        dx, dw, _ = torch.ops.aten.convolution_backward(g, x, w, None, stride, pads[::2], dilation, False, [0] * len(stride),
-                                                        groups, [*torch_s, False])
+        dx, dw, _ = torch.ops.aten.convolution_backward.default(g, x, w, None, stride, pads[::2], dilation, False,
+                                                                [0] * len(stride), groups, [*torch_s, False])
     if needs[0] and not torch_s[0]:
-        dx = conv_data(g, w, x.shape, *geometry)
+        dx = _data(g, w, x.shape, _layer(*geometry)) if direct else conv_data(g, w, x.shape, *geometry)
     if needs[1] and not torch_s[1]:
-        dw = conv_weight(x, g, w.shape, *geometry, is_last(w))
+        dw = _weight(x, g, w.shape, _layer(*geometry), last) if direct else conv_weight(x, g, w.shape, *geometry, last)
     return dx, dw
+
+
+def _bias_gradient(ctx: Any, g: torch.Tensor) -> torch.Tensor | None:
+    if not ctx.has_bias or not ctx.needs_input_grad[2]:
+        return None
+    return g.sum((0, *range(2, g.dim())), dtype=ctx.bias_type)
 
 
 def _conv_backward(ctx: Any, g: torch.Tensor) -> tuple:
     x, w = ctx.saved_tensors
     needs = ctx.needs_input_grad
     dx, dw = gradients(g, x, w, ctx.geometry, needs, ctx.ways)
-    db = g.sum([0, *range(2, g.dim())], dtype=ctx.bias_type) if ctx.has_bias and needs[2] else None
-    return (dx, dw, db, None, None, None, None, None, None, g if needs[9] else None, None)
+    return (dx, dw, _bias_gradient(ctx, g), None, None, None, None, None, None, g if needs[9] else None, None)
 
 
 def _data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
@@ -151,6 +180,53 @@ def _weight_backward(ctx: Any, gw: torch.Tensor) -> tuple:
     dx = conv_data(g, gw, x.shape, *geometry) if ctx.needs_input_grad[0] else None
     dg = conv(x, gw, None, *geometry, "identity", None) if ctx.needs_input_grad[1] else None
     return (dx, dg, *(None,) * 7)
+
+
+class Direct(torch.autograd.Function):
+    """The operator `conv` without torch's dispatcher, whose Python side takes longer than small layers."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor, bias: Any, residual: Any, layer: Layer, ways: int) -> torch.Tensor:
+        """Sums alone: activations that have gradients are torch's."""
+        ctx.save_for_backward(x, w)
+        ctx.layer, ctx.ways, ctx.has_bias = layer, ways, bias is not None
+        ctx.bias_type = None if bias is None else bias.dtype
+        return _named("faltung::conv", _forward, x, w, bias, layer, "identity", residual, ways)
+
+    @staticmethod
+    def backward(ctx: Any, g: torch.Tensor) -> tuple:
+        """By the operators where gradients of the gradients are asked for."""
+        x, w = ctx.saved_tensors
+        needs, layer = ctx.needs_input_grad, ctx.layer
+        geometry = (layer.stride, layer.pads, layer.dilation, layer.groups, layer.boundary)
+        direct = not torch.is_grad_enabled() and bare(g)
+        dx, dw = _named("faltung::conv_backward", gradients, g, x, w, geometry, needs, ctx.ways, direct)
+        return dx, dw, _bias_gradient(ctx, g), g if needs[3] else None, None, None
+
+
+def _named(name: str, call: Any, *arguments: Any) -> Any:
+    """call(*arguments), under a name in torch's profiler."""
+    if torch.autograd._profiler_enabled():
+        with torch.autograd.profiler.record_function(name):
+            return call(*arguments)
+    return call(*arguments)
+
+
+def bare(x: torch.Tensor) -> bool:
+    """Whether a tensor is memory, and nothing watches what is done with it: no compiler, transform or mode."""
+    return (not torch.compiler.is_compiling() and type(x) in MEMORY and not x.is_meta
+            and not torch._C._len_torch_dispatch_stack() and torch._C._functorch.peek_interpreter_stack() is None
+            and not torch._C._get_tracing_state())
+
+
+def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, geometry: tuple, activation: str,
+             residual: torch.Tensor | None, ways: int, learns: bool) -> torch.Tensor:
+    """`conv` the short way, or by the operator. learns: whether gradients are asked for."""
+    if not bare(x) or type(w) not in MEMORY:
+        return conv(x, w, bias, *map(list, geometry[:3]), *geometry[3:], activation, residual, ways)
+    if learns:
+        return Direct.apply(x, w, bias, residual, _kept(*geometry), ways)
+    return _named("faltung::conv", _forward, x, w, bias, _kept(*geometry), activation, residual, ways)
 
 
 conv.register_autograd(_conv_backward, setup_context=_conv_setup)

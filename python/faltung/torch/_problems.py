@@ -1,6 +1,7 @@
 """Layers of tensors as problems: plans by sizes and strides from the cache, executed on the tensors' memory and stream."""
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from .._plan import Plan, cache, device_of
 from .._problem import Problem
 from .._settings import current
 
+MEMORY = (torch.Tensor, torch.nn.Parameter)  # whose sizes are numbers
 FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 ACTIVATIONS = {"identity": 0, "relu": 1, "relu6": 2, "leaky_relu": 3, "silu": 4, "gelu": 5, "sigmoid": 6, "tanh": 7}
 
@@ -31,16 +33,13 @@ ACTIVATIONS = {"identity": 0, "relu": 1, "relu6": 2, "leaky_relu": 3, "silu": 4,
 class Layer:
     """Geometry of a layer: one number for each axis; pads before and after; an index of BOUNDARIES."""
 
-    __slots__ = ("stride", "pads", "dilation", "groups", "boundary", "taps", "count_pad")
+    __slots__ = ("stride", "pads", "dilation", "groups", "boundary", "taps", "count_pad", "key")
 
     def __init__(self, stride: Any, pads: Any, dilation: Any, groups: int = 1, boundary: int = 0, taps: Any = (),
                  count_pad: bool = False):
         self.stride, self.pads, self.dilation = tuple(stride), tuple(pads), tuple(dilation)
         self.groups, self.boundary, self.taps, self.count_pad = groups, boundary, tuple(taps), count_pad
-
-    def key(self) -> tuple:
-        """What tells two layers apart."""
-        return (self.stride, self.pads, self.dilation, self.groups, self.boundary, self.taps, self.count_pad)
+        self.key = (self.stride, self.pads, self.dilation, groups, boundary, self.taps, count_pad)  # tells layers apart
 
     def output_size(self, size: Any, taps: Any) -> list[int]:
         """Outputs along each axis."""
@@ -51,13 +50,18 @@ class Layer:
 
 def is_last(t: torch.Tensor) -> bool:
     """Whether the strides are those of channels last; of [N, 1, H, W], too, where both orders are the same memory."""
-    if t.dim() < 4 or not t.numel():
+    if t.dim() < 4:
         return False
+    return (_is_last if type(t) in MEMORY else _is_last.__wrapped__)(t.shape, t.stride())
+
+
+@functools.lru_cache(4096)
+def _is_last(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
     least = 1
-    for axis in (1, *range(t.dim() - 1, 1, -1), 0):
-        if t.stride(axis) < least or (axis == 0 and least == t.stride(1)):
+    for axis in (1, *range(len(shape) - 1, 1, -1), 0):
+        if strides[axis] < least or (axis == 0 and least == strides[1]) or not shape[axis]:
             return False
-        least = t.stride(axis) * t.shape[axis]
+        least = strides[axis] * shape[axis]
     return True
 
 
@@ -145,7 +149,7 @@ def execute(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Te
 def planned(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, layer: Layer, extras: tuple) -> Plan:
     """The plan from the cache. extras: (bias or not, activation's number, residual or not)."""
     key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), None if w is None else (w.shape, w.stride()), y.shape,
-           y.stride(), layer.key(), extras, current.get())
+           y.stride(), layer.key, extras, current.get())
     return cache.get(key, lambda: _plan(operation, x, w, y, layer, extras))
 
 
@@ -168,5 +172,5 @@ def check(*tensors: torch.Tensor | None) -> None:
                                "should be the same")
 
 
-__all__ = ["AVGPOOL", "BACKWARD_AVGPOOL", "BACKWARD_DATA", "BACKWARD_FILTER", "BACKWARD_MAXPOOL", "FORWARD", "MAXPOOL",
+__all__ = ["AVGPOOL", "BACKWARD_AVGPOOL", "BACKWARD_DATA", "BACKWARD_FILTER", "BACKWARD_MAXPOOL", "FORWARD", "MAXPOOL", "MEMORY",
            "Layer", "check", "empty", "execute", "is_last", "order_of", "planned"]
