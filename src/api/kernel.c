@@ -143,7 +143,8 @@ static double hermite(int n, double t) {
   return high;
 }
 
-/* The derivative of a Gaussian as a line of n numbers. Sigma 0 has one, where nothing is divided by it. */
+/* The derivative of a Gaussian as a line of n numbers. Sigma 0 has one, where nothing is divided by it. Zeros stay,
+ * though the polynomial may be infinite there. */
 static void set_bell(double *line, int64_t n, double sigma, int order) {
   const int64_t middle = n / 2;
   double sum = 0;
@@ -154,7 +155,7 @@ static void set_bell(double *line, int64_t n, double sigma, int order) {
   }
   for (int64_t i = 0; i < n; i++) {
     const double t = i == middle ? 0 : (double)(i - middle) / sigma;
-    line[i] = line[i] / sum * (order ? hermite(order, t) / pow(sigma, order) : 1);
+    if (line[i] != 0) line[i] = line[i] / sum * (order ? hermite(order, t) / pow(sigma, order) : 1);
   }
 }
 

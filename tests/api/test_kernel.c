@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "core/memory.h"
+
 static const double every[3] = {2, 2, 2};
 
 static double tap(const falt_kernel *k, int64_t z, int64_t y, int64_t x) {
@@ -149,6 +151,79 @@ static void test_refusals(UNUSED void **state) {
   falt_kernel_free(NULL);
 }
 
+/* Whatever sigma and truncate are, a kernel has finite taps, or there is none. */
+static void test_hostile_numbers(UNUSED void **state) {
+  static const double numbers[] = {0, -0.0, -1, 1e-310, 1e-300, 1e-10, 1e-3, 1, 50, 1e300, INFINITY, -INFINITY, NAN};
+  enum { COUNT = sizeof numbers / sizeof *numbers };
+  for (int i = 0; i < COUNT * COUNT * 18; i++) {
+    const double sigma[3] = {1, 1, numbers[i % COUNT]}, truncate = numbers[i / COUNT % COUNT];
+    const int order = i / COUNT / COUNT;
+    falt_kernel k = {.factors = 7};
+    const falt_status status = order < 17 ? falt_kernel_gaussian(&k, 1, sigma, (const int[3]){0, 0, order}, truncate)
+                                          : falt_kernel_log(&k, 1, sigma, truncate);
+    if (status != FALT_OK && (k.values || k.factors || k.count)) fail_msg("values after a failure");
+    for (int64_t tap = 0; tap < k.count; tap++)
+      if (!isfinite(k.values[tap]))
+        fail_msg("sigma %g, cut at %g, order %d: %g", sigma[2], truncate, order, k.values[tap]);
+    falt_kernel_free(&k);
+  }
+}
+
+/* A struct that nobody made, or that was freed. */
+static void test_empty_kernels(UNUSED void **state) {
+  falt_kernel k = {.factors = 0};
+  falt_problem p;
+  float value;
+  const falt_tensor src = falt_volume(NULL, FALT_F32, 4, 4, 4).tensor;
+  refused(falt_kernel_expand(&k), FALT_INVALID_ARGUMENT, "without values");
+  refused(falt_kernel_pack(&k, FALT_F32, &value), FALT_INVALID_ARGUMENT, "without values");
+  assert_int_not_equal(falt_kernel_problem(&p, &src, &k, FALT_F32, FALT_F32, false, NULL), FALT_OK);
+  assert_int_not_equal(falt_kernel_problem(&p, NULL, &k, FALT_F32, FALT_F32, false, NULL), FALT_OK);
+}
+
+static falt_status make_any(falt_kernel *k, int which) {
+  switch (which) {
+    case 0:
+      return falt_kernel_gaussian(k, 3, every, NULL, 4);
+    case 1:
+      return falt_kernel_log(k, 3, every, 4);
+    case 2:
+      return falt_kernel_unsharp(k, 3, every, 1, 4);
+    case 3:
+      return falt_kernel_gradient(k, FALT_SOBEL, 2, 1);
+    case 4:
+      return falt_kernel_laplace(k, 2);
+    case 5:
+      return falt_kernel_sharpen(k, 2);
+    case 6:
+      return falt_kernel_emboss(k);
+    case 7:
+      return falt_kernel_motion(k, 9, 30);
+    default:
+      return falt_kernel_identity(k);
+  }
+}
+
+/* A maker without memory leaves an empty kernel; an expansion without memory leaves the factors. */
+static void test_failing_allocations(UNUSED void **state) {
+  for (int which = 0; which < 9; which++) {
+    falt_kernel k = {.factors = 7};
+    falt_alloc_fail_after(0);
+    const falt_status made = make_any(&k, which);
+    falt_alloc_fail_after(-1);
+    assert_int_equal(made, FALT_NO_MEMORY);
+    assert_true(!k.values && !k.factors && !k.count);
+    assert_int_equal(make_any(&k, which), FALT_OK);
+    const falt_kernel before = k;
+    falt_alloc_fail_after(0);
+    const falt_status expanded = falt_kernel_expand(&k);
+    falt_alloc_fail_after(-1);
+    assert_int_equal(expanded, before.factors ? FALT_NO_MEMORY : FALT_OK);
+    assert_memory_equal(&k, &before, sizeof k);
+    falt_kernel_free(&k);
+  }
+}
+
 /* ---- a filter */
 
 enum { D = 28, H = 24, W = 20, COUNT = D * H * W };
@@ -202,9 +277,14 @@ static void test_wide_gaussian(UNUSED void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_gaussian),        cmocka_unit_test(test_derivatives),
-      cmocka_unit_test(test_log_and_unsharp), cmocka_unit_test(test_small),
-      cmocka_unit_test(test_refusals),        cmocka_unit_test_setup(test_wide_gaussian, set_up)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gaussian),
+                                     cmocka_unit_test(test_derivatives),
+                                     cmocka_unit_test(test_log_and_unsharp),
+                                     cmocka_unit_test(test_small),
+                                     cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_hostile_numbers),
+                                     cmocka_unit_test(test_empty_kernels),
+                                     cmocka_unit_test(test_failing_allocations),
+                                     cmocka_unit_test_setup(test_wide_gaussian, set_up)};
   return run_in_directory(tests, sizeof tests / sizeof *tests);
 }
