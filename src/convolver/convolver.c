@@ -186,6 +186,12 @@ static void run_chunk(falt_convolver *c, const void *const *input, void *const *
   for (int i = 0; i < c->levels; i++) falt_convolver_level_advance(c, i);
 }
 
+static falt_status check_signals(const char *name, const void *const *signal, int count) {
+  for (int i = 0; i < count; i++)
+    if (!signal[i]) return falt_fail(FALT_INVALID_ARGUMENT, "%s[%d] is NULL", name, i);
+  return FALT_OK;
+}
+
 falt_status falt_convolver_process(falt_convolver *c, const void *const *input, void *const *output, int64_t samples) {
   if (!c || !input || !output || samples < 0)
     return falt_fail(FALT_INVALID_ARGUMENT, "%s",
@@ -193,6 +199,9 @@ falt_status falt_convolver_process(falt_convolver *c, const void *const *input, 
                      : !input ? "input is NULL"
                      : output ? "samples: less than none"
                               : "output is NULL");
+  if (samples == 0) return FALT_OK;
+  FALT_TRY(check_signals("input", input, c->options.inputs));
+  FALT_TRY(check_signals("output", (const void *const *)output, c->options.outputs));
   for (int64_t done = 0; done < samples;) {
     const int64_t n = falt_min(samples - done, c->options.partition - c->time % c->options.partition);
     run_chunk(c, input, output, (size_t)done * c->element, n);

@@ -222,6 +222,78 @@ static void test_refusals(UNUSED void **state) {
   assert_int_equal(falt_convolver_exchange(NULL, NULL), FALT_INVALID_ARGUMENT);
 }
 
+/* Gigantic numbers are refused, or memory is. */
+static void test_gigantic(UNUSED void **state) {
+  static const void *none[1];
+  const int64_t most = INT64_C(1) << 40;
+  falt_convolver_options good, bad;
+  falt_convolver *c = NULL;
+  falt_convolver_options_default(&good);
+  bad = good, bad.inputs = 65537, refuse(&bad, FALT_INVALID_ARGUMENT, "65537 inputs");
+  bad = good, bad.outputs = INT32_MAX, refuse(&bad, FALT_INVALID_ARGUMENT, "1 to 65536");
+  bad = good, bad.outputs = -1, refuse(&bad, FALT_INVALID_ARGUMENT, "-1 outputs");
+  bad = good, bad.taps = most + 1, refuse(&bad, FALT_INVALID_ARGUMENT, "2^40");
+  bad = good, bad.taps = INT64_MIN, refuse(&bad, FALT_INVALID_ARGUMENT, "options.taps");
+  bad = good, bad.partition = INT64_MAX, refuse(&bad, FALT_INVALID_ARGUMENT, "options.partition");
+  bad = good, bad.growth = INT32_MIN, refuse(&bad, FALT_INVALID_ARGUMENT, "options.growth");
+  bad = good, bad.latency = INT64_MAX, refuse(&bad, FALT_INVALID_ARGUMENT, "options.latency");
+  bad = good, bad.fade = INT64_MAX, refuse(&bad, FALT_INVALID_ARGUMENT, "options.fade");
+  bad = good, bad.type = (falt_type)99, refuse(&bad, FALT_INVALID_TYPE, "f32 or f64");
+  assert_int_equal(falt_convolver_create(NULL, device, &good, none), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_convolver_create(&c, NULL, &good, none), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_convolver_create(&c, device, &good, NULL), FALT_INVALID_ARGUMENT);
+  assert_null(c);
+}
+
+/* Signals that are NULL, no samples and less than none: refused before anything is taken. No response: zeros. */
+static void test_hostile_calls(UNUSED void **state) {
+  float x[600], y[600];
+  falt_convolver_options options;
+  falt_convolver *c = NULL;
+  falt_convolver_options_default(&options);
+  options.taps = 2000, options.inputs = 2;
+  for (int i = 0; i < 600; i++) x[i] = y[i] = 1;
+  const void *none[2] = {NULL, NULL};
+  assert_int_equal(falt_convolver_create(&c, device, &options, none), FALT_OK);
+  assert_int_equal(falt_convolver_process(c, (const void *[]){x, NULL}, &(void *){y}, 600), FALT_INVALID_ARGUMENT);
+  assert_string_equal(falt_message(), "input[1] is NULL");
+  assert_int_equal(falt_convolver_process(c, (const void *[]){x, x}, &(void *){NULL}, 600), FALT_INVALID_ARGUMENT);
+  assert_string_equal(falt_message(), "output[0] is NULL");
+  assert_int_equal(falt_convolver_process(c, (const void *[]){x, x}, &(void *){y}, -1), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_convolver_process(c, (const void *[]){x, x}, &(void *){y}, INT64_MIN), FALT_INVALID_ARGUMENT);
+  assert_true(y[0] == 1 && y[599] == 1);
+  assert_int_equal(falt_convolver_process(c, none, &(void *){NULL}, 0), FALT_OK);
+  assert_int_equal(falt_convolver_process(c, (const void *[]){x, x}, &(void *){y}, 600), FALT_OK);
+  for (int i = 0; i < 600; i++) assert_true(y[i] == 0);
+  falt_convolver_destroy(&c);
+}
+
+/* A NaN is heard for the response's length and two of the largest partitions at most, and responses that are not finite
+ * until they are exchanged. */
+static void test_not_finite(UNUSED void **state) {
+  enum { TAPS = 20000, SAMPLES = 60000, AT = 1234, LARGEST = 2048 };
+  static float x[SAMPLES], y[SAMPLES], h[TAPS], bad[TAPS];
+  falt_convolver_options options;
+  falt_convolver *c = NULL;
+  falt_convolver_options_default(&options);
+  options.taps = TAPS;
+  for (int i = 0; i < SAMPLES; i++) x[i] = i == AT ? NAN : 1;
+  for (int i = 0; i < TAPS; i++) h[i] = bad[i] = 1;
+  bad[7] = INFINITY, bad[TAPS - 1] = NAN;
+  assert_int_equal(falt_convolver_create(&c, device, &options, &(const void *){h}), FALT_OK);
+  assert_int_equal(falt_convolver_process(c, &(const void *){x}, &(void *){y}, SAMPLES), FALT_OK);
+  for (int i = 0; i < AT; i++) assert_true(isfinite(y[i]));
+  for (int i = AT; i < AT + TAPS; i++) assert_true(isnan(y[i]));
+  for (int i = AT + TAPS + 2 * LARGEST; i < SAMPLES; i++) assert_true(fabsf(y[i] - TAPS) < 1);
+  x[AT] = 1;
+  falt_convolver_destroy(&c);
+  assert_int_equal(falt_convolver_create(&c, device, &options, &(const void *){bad}), FALT_OK);
+  assert_int_equal(falt_convolver_exchange(c, &(const void *){h}), FALT_OK);
+  assert_int_equal(falt_convolver_process(c, &(const void *){x}, &(void *){y}, SAMPLES), FALT_OK);
+  for (int i = TAPS; i < SAMPLES; i++) assert_true(fabsf(y[i] - TAPS) < 1);
+  falt_convolver_destroy(&c);
+}
+
 /* Each allocation of create and exchange fails once; a failed exchange leaves the responses; process allocates nothing.
  */
 static void test_allocation_failure(UNUSED void **state) {
@@ -262,10 +334,11 @@ static void test_allocation_failure(UNUSED void **state) {
 
 int main(void) {
   if (falt_device_cpu(&device, NULL) != FALT_OK) return 1;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_sums),      cmocka_unit_test(test_calls),
-                                     cmocka_unit_test(test_latency),           cmocka_unit_test(test_exchange),
-                                     cmocka_unit_test(test_in_place),          cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_allocation_failure)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_against_sums), cmocka_unit_test(test_calls),
+                                     cmocka_unit_test(test_latency),      cmocka_unit_test(test_exchange),
+                                     cmocka_unit_test(test_in_place),     cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_gigantic),     cmocka_unit_test(test_hostile_calls),
+                                     cmocka_unit_test(test_not_finite),   cmocka_unit_test(test_allocation_failure)};
   const int failed = cmocka_run_group_tests(tests, NULL, NULL);
   falt_device_destroy(&device);
   return failed;
