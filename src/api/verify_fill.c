@@ -126,10 +126,10 @@ static double box_value(const falt_tensor *w, uint64_t seed) {
   return (double)falt_random_int(&seed, 1, 3) * (whole ? 1 : 0.25);
 }
 
-/* One filter of rank one in four is a box. */
+/* One filter of rank one in two is a box. */
 static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
   const falt_tensor *w = &o->tensor;
-  const bool box = rank == 1 && falt_random_int(&seed, 0, 3) == 0;
+  const bool box = rank == 1 && falt_random_int(&seed, 0, 1) == 0;
   const double value = box_value(w, seed);
   int64_t i[FALT_DIMS];
   for (i[0] = 0; i[0] < w->size[0]; i[0]++)

@@ -20,6 +20,7 @@ typedef enum falt_channel_kind {
   FALT_SMALL_GROUPS,
   FALT_DEPTHWISE,      /* one input channel a group, a multiplier now and then */
   FALT_WIDE_DEPTHWISE, /* one channel in and out, vectors of groups */
+  FALT_TILED,          /* steps of 1, f32, images of many tiles, an error allowed: winograd's forms */
   FALT_BYTES /* few, of u8, taps of 8 bits, steps of 1, no epilogue, the filter known: dot products of bytes */
 } falt_channel_kind;
 
@@ -41,6 +42,7 @@ typedef struct falt_recipe {
   int plain;  /* percent without the rarer words: usual types and pads, dense tensors */
   int inner;  /* percent NHWC */
   int pooled; /* percent with pool */
+  int bf16;   /* percent of bf16 throughout, for products of pairs */
 } falt_recipe;
 
 typedef struct falt_draft {

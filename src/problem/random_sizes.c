@@ -100,12 +100,21 @@ static int64_t draw_taps(falt_draft *d) {
   }
 }
 
+/* Squares of 3 or 5 taps, or a row of them. */
+static void tile_window(falt_draft *d) {
+  const int64_t side = falt_once_in(d, 2) ? 3 : 5;
+  d->line.taps[0] = 1;
+  d->line.taps[1] = d->space > 1 && !falt_once_in(d, 3) ? side : 1;
+  d->line.taps[2] = side;
+}
+
 static void draw_window(falt_draft *d) {
   const bool square = d->plain || d->recipe.window == FALT_SQUARE_WINDOW ||
                       (d->recipe.window == FALT_USUAL_WINDOW && !falt_once_in(d, 3));
   for (int i = 3 - d->space; i < 3; i++)
     d->line.taps[i] =
         square && i > 3 - d->space && d->recipe.window != FALT_LONG_WINDOW ? d->line.taps[i - 1] : draw_taps(d);
+  if (d->recipe.channels == FALT_TILED) tile_window(d);
   if (d->recipe.window != FALT_FLAT_WINDOW) return;
   for (int i = 1; i < 3; i++) d->line.taps[i] = falt_max(d->line.taps[i], 3);
 }
@@ -116,6 +125,9 @@ static void draw_space(falt_draft *d) {
       d->recipe.window == FALT_FLAT_WINDOW || d->recipe.channels == FALT_WIDE_DEPTHWISE ? 2 : (int)FALT_DRAW(d, spaces);
   if (d->space == 2 && d->recipe.window == FALT_FLAT_WINDOW && falt_once_in(d, 4)) d->space = 3;
   for (int i = 3 - d->space; i < 3; i++) d->line.in[i] = FALT_DRAW(d, positions);
+  static const falt_odds tiled[] = {{10, 6}, {10, 11}, {20, 12}, {15, 13}, {20, 16}, {10, 19}, {15, 24}, {5, 37}};
+  if (d->recipe.channels == FALT_TILED)
+    for (int i = falt_max(1, 3 - d->space); i < 3; i++) d->line.in[i] = FALT_DRAW(d, tiled);
   if (d->space == 1 && falt_once_in(d, 4)) d->line.in[2] = FALT_DRAW(d, lengths);
 }
 
@@ -127,6 +139,8 @@ static void draw_filter_planes(falt_draft *d) {
 }
 
 static void draw_groups(falt_draft *d) {
+  static const falt_odds tiled_channels[] = {{10, 7},  {10, 8},  {20, 16}, {10, 17},
+                                             {15, 31}, {20, 32}, {10, 48}, {5, 65}};
   switch (d->recipe.channels) {
     case FALT_FEW_CHANNELS:
       d->in = FALT_DRAW(d, few_channels);
@@ -137,6 +151,11 @@ static void draw_groups(falt_draft *d) {
       d->in = FALT_DRAW(d, channels);
       d->out = FALT_DRAW(d, channels);
       if (falt_once_in(d, 8)) d->groups = FALT_DRAW(d, groups);
+      break;
+    case FALT_TILED:
+      d->in = FALT_DRAW(d, tiled_channels);
+      d->out = FALT_DRAW(d, tiled_channels);
+      if (falt_once_in(d, 8)) d->groups = 2;
       break;
     case FALT_FEW_IN:
       d->in = FALT_DRAW(d, few_channels);
@@ -172,11 +191,12 @@ static void draw_steps(falt_draft *d) {
   if (d->recipe.window == FALT_PATCHES) {
     d->line.stride.count = d->space;
     for (int i = 0; i < d->space; i++) d->line.stride.value[i] = d->line.taps[3 - d->space + i];
-  } else if (d->recipe.channels != FALT_BYTES && falt_once_in(d, d->recipe.channels == FALT_FEW_IN ? 2 : 3)) {
+  } else if (d->recipe.channels != FALT_BYTES && d->recipe.channels != FALT_TILED &&
+             falt_once_in(d, d->recipe.channels == FALT_FEW_IN ? 2 : 3)) {
     DRAW_LIST(d, &d->line.stride, strides);
     if (d->plain) d->line.stride.value[0] = 2;
   }
-  if (!d->plain && falt_once_in(d, 4)) DRAW_LIST(d, &d->line.dilation, dilations);
+  if (!d->plain && d->recipe.channels != FALT_TILED && falt_once_in(d, 4)) DRAW_LIST(d, &d->line.dilation, dilations);
   if (falt_percent(d, d->recipe.pooled) && d->line.verb == FALT_FIRST_OPERATION + FALT_FORWARD)
     DRAW_LIST(d, &d->line.pool, pools);
 }

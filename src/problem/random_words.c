@@ -2,6 +2,7 @@
  * epilogue, the budget. */
 #include "problem/random.h"
 
+#include <math.h>
 #include <string.h>
 
 /* ---- where the filter goes */
@@ -182,10 +183,10 @@ static void draw_types(falt_draft *d, bool floats) {
 
 /* Bytes, and taps that their dot products take or that only passes along the axes do. */
 static void draw_byte_types(falt_draft *d) {
-  static const falt_odds outputs[] = {{60, -1}, {20, FALT_S16}, {10, FALT_S32}, {10, FALT_F32}};
+  static const falt_odds outputs[] = {{75, -1}, {10, FALT_S16}, {5, FALT_S32}, {10, FALT_F32}};
   d->line.type = FALT_U8;
   const bool flat = d->recipe.window == FALT_FLAT_WINDOW;
-  d->line.weight_type = flat && falt_once_in(d, 2) ? FALT_F32 : FALT_S8;
+  d->line.weight_type = flat && !falt_once_in(d, 4) ? FALT_F32 : FALT_S8;
   d->line.out_type = (int)FALT_DRAW(d, outputs);
 }
 
@@ -210,7 +211,8 @@ static void draw_activation(falt_draft *d) {
   static const falt_odds bounds[] = {{20, -8}, {10, 0}, {10, -16}, {5, -800}};
   static const falt_odds spans[] = {{20, 16}, {10, 4}, {5, 0}, {5, 1600}};
   static const falt_odds slopes[] = {{10, 2}, {3, -4}, {3, 16}, {3, 0}};
-  static const falt_odds usual_acts[] = {{60, FALT_RELU}, {15, FALT_RELU6}, {15, FALT_SILU}, {10, FALT_GELU}};
+  static const falt_odds usual_acts[] = {{50, FALT_RELU}, {15, FALT_RELU6},  {10, FALT_LEAKY}, {15, FALT_SILU},
+                                         {10, FALT_GELU}, {8, FALT_SIGMOID}, {6, FALT_TANH},   {6, FALT_CLIP}};
   falt_line *l = &d->line;
   l->activation = (falt_activation)(d->plain ? FALT_DRAW(d, usual_acts) : falt_pick(d, 1, FALT_ACTIVATION_COUNT - 1));
   if (l->activation == FALT_LEAKY && falt_once_in(d, 2)) l->act_a = draw_eighths(d, slopes, 4);
@@ -240,6 +242,7 @@ static void draw_rank(falt_draft *d) {
   static const falt_odds ranks[] = {{50, 1}, {25, 2}, {12, 3}, {5, 4}, {2, 9}};
   const bool flat = d->recipe.window == FALT_FLAT_WINDOW;
   if (flat ? !falt_once_in(d, 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
+  if (d->line.rank && d->recipe.channels == FALT_BYTES && falt_once_in(d, 2)) d->line.rank = 1;
 }
 
 /* In place of a rank, for filters of floating type. */
@@ -249,7 +252,7 @@ static void draw_factors(falt_draft *d) {
   if (falt_verb_family(l->verb) != FALT_OF_FILTERS || !falt_once_in(d, d->recipe.window == FALT_FLAT_WINDOW ? 2 : 8))
     return;
   l->rank = 0;
-  l->factors = FALT_DRAW(d, terms);
+  l->factors = d->recipe.channels == FALT_BYTES && falt_once_in(d, 2) ? 1 : FALT_DRAW(d, terms);
   if (l->weight_type >= 0 && is_integer(l->weight_type)) l->weight_type = -1;
   if (l->accumulator == FALT_S32) l->accumulator = -1;
 }
@@ -267,7 +270,8 @@ static void draw_budget(falt_draft *d) {
   b->allow_tf32 = falt_once_in(d, 20);
   if (falt_once_in(d, 16)) b->max_workspace = FALT_DRAW(d, workspaces);
   const bool may_be_winograd = d->recipe.channels == FALT_MANY_CHANNELS && d->recipe.window == FALT_SQUARE_WINDOW;
-  if (may_be_winograd && !falt_once_in(d, 3)) b->max_error = 0x1p-12; /* few channels have errors beyond rounding */
+  if (d->recipe.channels == FALT_TILED) b->max_error = ldexp(1, -(int)falt_pick(d, 14, 22));
+  if (may_be_winograd && !falt_once_in(d, 6)) b->max_error = 0x1p-12; /* few channels have errors beyond rounding */
 }
 
 void falt_random_words(falt_draft *d) {
@@ -280,6 +284,10 @@ void falt_random_words(falt_draft *d) {
     draw_boundary(d);
     if (d->recipe.channels == FALT_BYTES) {
       draw_byte_types(d);
+    } else if (d->recipe.channels == FALT_TILED) {
+      d->line.type = FALT_F32;
+    } else if (falt_percent(d, d->recipe.bf16)) {
+      d->line.type = FALT_BF16;
     } else if (d->plain) {
       draw_usual_types(d, !forward);
     } else {
