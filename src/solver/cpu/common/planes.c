@@ -55,10 +55,15 @@ typedef struct moving {
   int64_t channel_blocks, pixel_blocks; /* the latter TASK at a time */
 } moving;
 
-/* `count` rows of n elements of one side in f32: where they lie, or converted to `room`. */
+/* `count` rows of n elements of one side in f32: where they lie, or converted to `room`, at once if they are adjacent,
+ * as the taps of neighbouring channels of a filter are. */
 static side as_floats(const moving *m, side from, int64_t count, int64_t n, float *room) {
   const int64_t apart = from.apart * (int64_t)falt_type_size(from.type);
   if (from.type == FALT_F32) return from;
+  if (from.apart == n) {
+    m->rows->load[FALT_LANE_F32][from.type](room, from.data, 1, count * n);
+    return (side){(char *)room, FALT_F32, n};
+  }
   for (int64_t k = 0; k < count; k++)
     m->rows->load[FALT_LANE_F32][from.type](room + k * n, from.data + k * apart, 1, n);
   return (side){(char *)room, FALT_F32, n};
@@ -78,8 +83,10 @@ static void move_block(const moving *m, side from, side to, int64_t n, int64_t c
                                       .to_pitch = result.apart,
                                       .n = n,
                                       .count = count});
-  for (int64_t k = 0; k < count && to.type != FALT_F32; k++)
-    m->rows->store[FALT_LANE_F32][to.type](to.data + k * apart, 1, turned + k * n, n, &none, false);
+  if (to.type == FALT_F32) return;
+  const int64_t calls = to.apart == n ? 1 : count, each_call = to.apart == n ? n * count : n;
+  for (int64_t k = 0; k < calls; k++)
+    m->rows->store[FALT_LANE_F32][to.type](to.data + k * apart, 1, turned + k * n, each_call, &none, false);
 }
 
 static side side_at(void *data, falt_type type, int64_t at, int64_t apart) {

@@ -196,9 +196,13 @@ static double waits(const falt_depthwise *d) {
   return products > 0 ? time / products : 1;
 }
 
+/* Positions in the time of loading and storing the sums of a row of taps for each row of outputs. */
+static const double per_row = 4;
+
 static double estimate(const wgrad_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
-  const double slower = d->unit.reads == FALT_READS_ALL ? 0.2 + waits(d) : 1;
+  const double row = (double)falt_max(1, d->relation.result.size[FALT_W]);
+  const double slower = d->unit.reads == FALT_READS_ALL ? 0.2 + waits(d) : 1 + per_row / row;
   return falt_roofline(
       device, FALT_F32, falt_depthwise_flops(d) * slower + falt_depthwise_conversions(d, &plan->base.problem),
       shares[d->unit.reads],

@@ -37,6 +37,8 @@ static void destroy(falt_plan *plan) {
 /* The multiply-adds that take as long as moving an element: in runs, transposed in squares, alone; and as finding a
  * position's pixel for a segment. */
 static const double near = 3, turned = 12, apart = 64, listed = 96;
+/* The same for an element of the result, by falt_wgrad_apart. */
+static const double stored[] = {12, [FALT_APART_NEAR] = 12, [FALT_APART_FAR] = 120};
 /* Concurrent sums, so that no multiply-add waits for the previous one. */
 static const double at_once = 8;
 
@@ -49,6 +51,13 @@ static double row_cost(const falt_wgrad_plan *plan) {
                         : apart;
 }
 
+falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device) {
+  const int64_t taps = filter->size[FALT_D] * filter->size[FALT_H] * filter->size[FALT_W];
+  const double bytes = (double)falt_tensor_count(filter) * (double)falt_type_size(filter->type);
+  if (taps == 1 || filter->stride[FALT_C] == 1) return FALT_APART_NO;
+  return bytes > (double)device->caches.l2 ? FALT_APART_FAR : FALT_APART_NEAR;
+}
+
 static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *y = &layer->p.output;
@@ -59,7 +68,7 @@ static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
   const double panel = falt_tensor_unit(y, FALT_C) ? near : y->stride[FALT_W] == 1 ? turned : apart;
   const double stretch = lanes + panel * (double)plan->blocks.count / (double)plan->rows +
                          row_cost(plan) * (double)plan->panels.count / (double)layer->results +
-                         turned / (double)layer->positions;
+                         stored[falt_wgrad_apart(&layer->p.filter, device)] / (double)layer->positions;
   return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch,
                        falt_layer_gradient_share(falt_layer_most(&plan->panels)),
                        falt_problem_bytes(&plan->base.problem));

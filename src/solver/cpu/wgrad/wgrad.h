@@ -37,4 +37,9 @@ static inline int64_t falt_wgrad_parts(const falt_wgrad_plan *plan) {
 
 void falt_wgrad_execute(const falt_plan *plan, const falt_operands *operands);
 
+/* Results whose channels are apart (OIHW, several taps): each tap writes a part of the same cache lines, which stay in
+ * the second-level cache from tap to tap or do not. */
+typedef enum falt_apart { FALT_APART_NO, FALT_APART_NEAR, FALT_APART_FAR } falt_apart;
+falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device);
+
 #endif

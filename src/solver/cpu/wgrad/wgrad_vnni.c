@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "solver/cpu/wgrad/wgrad.h"
 #include "solver/cpu/wgrad/wgrad_vnni.h"
 
 /* Positions are the depth of the product, so operands with adjacent channels are in the wrong order. x is transposed
@@ -319,8 +320,9 @@ static const char *refusal_of_layer(const falt_outer_tiles_plan *plan) {
 typedef struct expense {
   double share, sum, result;
 } expense;
-static const expense by_matrix = {0.6, 24, 100}, by_vectors = {0.85, 12, 40};
+static const expense by_matrix = {0.6, 24, 40}, by_vectors = {0.85, 12, 40};
 static const double per_turned = 16, per_spaced = 2, per_paired = 8;
+static const double per_apart[] = {[FALT_APART_NEAR] = 360, [FALT_APART_FAR] = 1860};
 
 static double estimate(const falt_outer_tiles_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
@@ -333,7 +335,8 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double turned = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : per_turned);
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * per_paired;
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
-  const double results = (double)falt_tensor_count(&layer->p.filter) * by->result;
+  const double results = (double)falt_tensor_count(&layer->p.filter) *
+                         (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);
   return falt_roofline(device, FALT_F32, products + turned + paired + sums + results, by->share,
                        falt_problem_bytes(&plan->base.problem));
 }

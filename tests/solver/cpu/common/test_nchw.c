@@ -1,8 +1,9 @@
-/* Layers in NCHW that are transposed to NHWC: narrow types, given filters, both directions; and given filters that the
+/* Layers in NCHW that are transposed to NHWC: narrow types, given filters, all directions; and given filters that the
  * tasks of many threads pack. The reference's results. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,10 +46,10 @@ static void fill(char *to, falt_type type, uint64_t seed) {
 
 static void check(falt_device *device, const char *method, const char *line, falt_type type, falt_type weights) {
   static operands found, expected;
-  const bool backward = strncmp(line, "backward", 8) == 0;
+  const bool wgrad = strncmp(line, "backward-filter", 15) == 0, backward = strncmp(line, "backward", 8) == 0;
   memset(&found, 0, sizeof found);
   fill(backward ? found.output : found.input, type, 3);
-  fill(found.filter, weights, 4);
+  fill(wgrad ? found.input : found.filter, wgrad ? type : weights, 4);
   expected = found;
   run(device, line, method, &found);
   run(device, line, "reference", &expected);
@@ -75,6 +76,11 @@ static const sample samples[] = {
     {"dgrad-nchw", "backward-data n=3 c=70 h=20 w=17 k=9 r=1 s=1 stride=2 type=f16", FALT_F16, FALT_F16},
     {"dgrad-nchw", "backward-data n=1 c=24 h=14 w=14 k=20 r=3 s=3 pad=1 type=bf16", FALT_BF16, FALT_BF16},
     {"dgrad-nchw", "backward-data n=1 c=20 w=700 k=16 s=9 pad=4 stride=3 dilation=2 type=f16", FALT_F16, FALT_F16},
+    {"wgrad-nchw", "backward-filter n=2 c=38 h=9 w=11 k=70 r=3 s=3 pad=1 stride=2 type=bf16", FALT_BF16, FALT_BF16},
+    {"wgrad-nchw", "backward-filter n=3 c=70 h=20 w=17 k=9 r=1 s=1 type=f16", FALT_F16, FALT_F16},
+    {"wgrad-nchw", "backward-filter n=2 c=33 h=7 w=7 k=20 r=8 s=9 pad=4 type=f32", FALT_F32, FALT_F32},
+    {"wgrad-nchw", "backward-filter n=2 c=38 h=9 w=31 k=38 r=3 s=3 groups=38 pad=1 type=bf16", FALT_BF16, FALT_BF16},
+    {"wgrad-nchw", "backward-filter n=1 c=70 h=14 w=14 k=70 r=7 s=7 groups=70 pad=3 type=f32", FALT_F32, FALT_F32},
 };
 
 static void test_samples(void **state) {
@@ -83,7 +89,8 @@ static void test_samples(void **state) {
   assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
   for (size_t i = 0; i < sizeof samples / sizeof *samples; i++) {
     char line[256];
-    snprintf(line, sizeof line, "%s filter=given", samples[i].line);
+    const bool wgrad = strncmp(samples[i].line, "backward-filter", 15) == 0; /* which takes no word for the filter */
+    snprintf(line, sizeof line, "%s%s", samples[i].line, wgrad ? "" : " filter=given");
     check(device, samples[i].method, line, samples[i].type, samples[i].weights);
   }
   falt_device_destroy(&device);
