@@ -3,7 +3,8 @@
  *
  *     y[n, i, j, k] = sum over r, (s, c) of x'[(n, i), r, j, (s, c)] * w'[k, r, (s, c)]
  *
- * The planner plans the new layer, of one column of taps. Wgrad is the wgrad of the new layer. */
+ * The planner plans the new layer, of one column of taps. Of volumes only the columns must be patches: planes and rows
+ * stay as they are. Wgrad is the wgrad of the new layer. */
 #include "planner/planner.h"
 
 /* ---- execute */
@@ -32,19 +33,26 @@ static bool joins(const falt_tensor *t, int outer, int inner) {
   return t->size[outer] == 1 || t->size[inner] == 1 || t->stride[outer] == t->size[inner] * t->stride[inner];
 }
 
+static bool is_volume(const falt_problem *p) {
+  return p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1;
+}
+
+/* Whether rows of patches can be images. */
+static bool joins_images(const falt_problem *p) {
+  return joins(&p->input, FALT_N, FALT_H) && joins(&p->output, FALT_N, FALT_H) &&
+         (!p->has_residual || joins(&p->residual, FALT_N, FALT_H));
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   return p->operation != FALT_FORWARD && p->operation != FALT_BACKWARD_FILTER ? "it computes fprop and wgrad only"
          : p->filter.size[FALT_W] == 1                                        ? "patches are not wider than a pixel"
          : p->filter.size[FALT_G] != 1                                        ? "it takes one group of channels"
-         : p->filter.size[FALT_D] != 1 || p->input.size[FALT_D] != 1          ? "it takes 1D and 2D problems only"
-         : !covers(p, 1) || !covers(p, 2) ? "windows are not patches that cover the input"
+         : !covers(p, 2) || (!is_volume(p) && !covers(p, 1)) ? "windows are not patches that cover the input"
          : !joins(&p->input, FALT_W, FALT_C) || !joins(&p->filter, FALT_W, FALT_C)
              ? "channels of neighbouring pixels do not follow on each other"
-         : !joins(&p->input, FALT_N, FALT_H) || !joins(&p->output, FALT_N, FALT_H) ||
-                 (p->has_residual && !joins(&p->residual, FALT_N, FALT_H))
-             ? "rows of neighbouring images do not follow on each other"
-             : NULL;
+         : !is_volume(p) && !joins_images(p) ? "rows of neighbouring images do not follow on each other"
+                                             : NULL;
 }
 
 /* ---- plan */
@@ -68,10 +76,13 @@ static falt_problem seen(const falt_problem *p) {
   falt_problem child = *p;
   join_pixels(&child.input, p->filter.size[FALT_W]);
   join_pixels(&child.filter, p->filter.size[FALT_W]);
-  join_images(&child.input, p->filter.size[FALT_H]);
-  join_images(&child.output, 1);
-  if (p->has_residual) join_images(&child.residual, 1);
-  for (int i = 1; i < 3; i++) child.axis[i] = (falt_axis){.stride = 1, .dilation = 1};
+  child.axis[2] = (falt_axis){.stride = 1, .dilation = 1};
+  if (!is_volume(p)) {
+    join_images(&child.input, p->filter.size[FALT_H]);
+    join_images(&child.output, 1);
+    if (p->has_residual) join_images(&child.residual, 1);
+    child.axis[1] = child.axis[2];
+  }
   falt_problem_canonical(&child);
   return child;
 }
