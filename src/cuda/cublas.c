@@ -8,7 +8,7 @@
 #include "core/status.h"
 
 /* cuBLAS's own enumerators. */
-enum { AS_IS = 0, TURNED = 1, DEFAULT_ALGORITHM = -1, EXACT_SUMS = 16 };
+enum { AS_IS = 0, TRANSPOSED = 1, DEFAULT_ALGORITHM = -1, EXACT_SUMS = 16 };
 enum { SUM_FLOAT = 68, SUM_DOUBLE = 70, SUM_TF32 = 77 };
 
 static struct {
@@ -19,7 +19,7 @@ static struct {
   int (*set_stream)(void *handle, void *stream);
   int (*set_workspace)(void *handle, void *workspace, size_t bytes);
   int (*set_mode)(void *handle, int mode);
-  int (*multiply)(void *handle, int turn_a, int turn_b, int64_t m, int64_t n, int64_t k, const void *alpha,
+  int (*multiply)(void *handle, int trans_a, int trans_b, int64_t m, int64_t n, int64_t k, const void *alpha,
                   const void *a, int type_a, int64_t row_a, long long next_a, const void *b, int type_b, int64_t row_b,
                   long long next_b, const void *beta, void *c, int type_c, int64_t row_c, long long next_c,
                   int64_t count, int sum, int algorithm);
@@ -117,7 +117,7 @@ static void multiply(void *context) {
   r->error = blas.set_stream(c->handle, r->stream);
   if (!r->error) r->error = blas.set_workspace(c->handle, r->workspace, FALT_CUBLAS_WORKSPACE);
   if (!r->error)
-    r->error = blas.multiply(c->handle, p->turned ? TURNED : AS_IS, AS_IS, p->n, p->m, p->k,
+    r->error = blas.multiply(c->handle, p->transposed ? TRANSPOSED : AS_IS, AS_IS, p->n, p->m, p->k,
                              wide ? (const void *)&wide_one : &one, p->b, type, p->row_b, p->next_b, p->a, type,
                              p->row_a, p->next_a, wide ? (const void *)&wide_zero : &zero, p->c, type, p->row_c,
                              p->next_c, p->count, sum, DEFAULT_ALGORITHM);

@@ -18,7 +18,7 @@ void falt_cublas_close(falt_cublas *cublas);
 typedef struct falt_cublas_product {
   const void *a, *b;
   void *c;
-  bool turned;
+  bool transposed;
   int64_t m, n, k;
   int64_t row_a, row_b, row_c;    /* elements from one row to the next, of B as stored */
   int64_t next_a, next_b, next_c; /* from one matrix to the next */

@@ -133,7 +133,7 @@ typedef struct falt_cuda_pooling_args {
 
 /* One GEMM of cuda_igemm.cu: all outputs, or those of one polyphase part of a dgrad. Tap i of output q along an axis
  * reads position q*step + first + i*delta of the source. */
-typedef struct falt_cuda_igemm_phase {
+typedef struct falt_cuda_igemm_polyphase {
   long long b, y;         /* where its filter begins, in bytes, and its results, in elements */
   int out[3], pixels;     /* results along the axes; all of them, images included */
   unsigned reciprocal[3]; /* of out, for division: n/out = n*reciprocal >> shift, for n < 2^31 */
@@ -144,7 +144,7 @@ typedef struct falt_cuda_igemm_phase {
   int begin, apart;     /* its pixels are begin, begin + apart, ... along the axes */
   int group;            /* its groups are group, group + group_apart, ... */
   int lead;             /* with spans: bytes between a multiple of 16 and its pixels' first positions */
-} falt_cuda_igemm_phase;
+} falt_cuda_igemm_polyphase;
 
 /* An entry of the GEMM depth: some channels of one tap. Either the offset from an output's first position in bytes with
  * the bits of the taps that must be inside the source, or the channel in bytes and the tap's position along each axis.
@@ -180,12 +180,12 @@ typedef struct falt_cuda_igemm_source {
 typedef struct falt_cuda_igemm_args {
   falt_cuda_igemm_source source;
   const void *b;
-  long long b_low;                     /* from there to the low parts of b, in bytes */
-  void *y, *partial;                   /* partial: the sums of split-K slices */
-  const falt_cuda_igemm_phase *phases; /* of several; of one, that below */
-  falt_cuda_igemm_phase phase;
+  long long b_low;                             /* from there to the low parts of b, in bytes */
+  void *y, *partial;                           /* partial: the sums of split-K slices */
+  const falt_cuda_igemm_polyphase *polyphases; /* of several; of one, that below */
+  falt_cuda_igemm_polyphase polyphase;
   long long y_image, y_group, y_axis[3], y_channel, r_image, r_group, r_axis[3], r_channel;
-  int groups, group_apart;     /* of a phase */
+  int groups, group_apart;     /* of a polyphase part */
   int channels, channel_tiles; /* of results, of a group */
   int split_k, slice_steps;    /* of the depth */
   int y_aligned;               /* vectors are */
@@ -199,14 +199,14 @@ typedef struct falt_cuda_igemm_args {
 typedef struct falt_cuda_igemm_pack_args {
   const void *w;
   void *b;
-  const falt_cuda_igemm_phase *phases;
-  falt_cuda_igemm_phase phase;
+  const falt_cuda_igemm_polyphase *polyphases;
+  falt_cuda_igemm_polyphase polyphase;
   long long w_group, w_row, w_channel, w_axis[3];
   int rows, channels; /* of a group, before groups are merged */
   int merged;         /* merged groups, with zeros between channels of different groups */
-  int group_apart;    /* strides between the taps of a phase */
+  int group_apart;    /* strides between the taps of a polyphase part */
   int span;           /* elements of a tap: its channels, or more if aligned words contain others before them */
-  int turn[3];        /* bytes between neighbouring taps, along the axes */
+  int lead_step[3];   /* bytes between neighbouring taps, along the axes */
   int step_bytes;     /* of a row, a step along the depth */
   long long low;      /* where the low parts of words begin, in bytes; 0: words stay whole */
 } falt_cuda_igemm_pack_args;
@@ -214,8 +214,8 @@ typedef struct falt_cuda_igemm_pack_args {
 /* The operands of weight gradients. */
 typedef struct falt_cuda_igemm_wgrad_args {
   falt_cuda_igemm_source y, x;
-  falt_cuda_igemm_phase y_phase, x_phase; /* of the pixels, with the taps that each factor has */
-  float *partial;                         /* sums of each split-K slice; NULL: there is one split-K slice */
+  falt_cuda_igemm_polyphase y_polyphase, x_polyphase; /* of the pixels, with the taps that each factor has */
+  float *partial;                                     /* sums of each split-K slice; NULL: there is one split-K slice */
   int tile[2], row_tiles, column_tiles, split_k, slice_steps, groups;
   int parts; /* of the split-K slices, that cuda_wgrad_sum.cu sums beside each other: 2 to this power, up to 8 */
   int rows, channels, merged; /* of a group before groups are merged: of the result, of the source */

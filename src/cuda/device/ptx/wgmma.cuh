@@ -78,12 +78,12 @@ __device__ inline void store_matrices(unsigned to, const unsigned (&word)[4]) {
 }
 
 // Each with rows and columns exchanged.
-__device__ inline void store_matrices_turned(unsigned to, const unsigned (&word)[4]) {
+__device__ inline void store_matrices_transposed(unsigned to, const unsigned (&word)[4]) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(word[0]),
                "r"(word[1]), "r"(word[2]), "r"(word[3]));
 }
 
-__device__ inline void load_matrices_turned(unsigned (&word)[4], unsigned from) {
+__device__ inline void load_matrices_transposed(unsigned (&word)[4], unsigned from) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(word[0]), "=r"(word[1]), "=r"(word[2]), "=r"(word[3])
                : "r"(from));

@@ -149,14 +149,14 @@ static void multiply(const task *t, const void *filter, const results *y) {
   const im2col_plan *plan = t->plan;
   const int k = (int)plan->base.problem.output.size[FALT_C], n = (int)t->count, depth = (int)plan->depth;
   const bool f64 = plan->base.problem.input.type == FALT_F64, rows = plan->by_row;
-  const int m = rows ? k : n, columns = rows ? n : k, turn = rows ? FALT_BLAS_AS_IS : FALT_BLAS_TURNED;
+  const int m = rows ? k : n, columns = rows ? n : k, trans = rows ? FALT_BLAS_AS_IS : FALT_BLAS_TRANSPOSED;
   const void *a = rows ? filter : t->columns, *b = rows ? t->columns : filter;
   const int lda = rows ? depth : n, ldb = rows ? n : depth;
   const int ldc = (int)falt_max(rows ? (k > 1 ? y->row : n) : (n > 1 ? y->column : k), columns);
   if (f64)
-    plan->blas->f64(FALT_BLAS_ROWS, turn, turn, m, columns, depth, 1, a, lda, b, ldb, 0, y->at, ldc);
+    plan->blas->f64(FALT_BLAS_ROWS, trans, trans, m, columns, depth, 1, a, lda, b, ldb, 0, y->at, ldc);
   else
-    plan->blas->f32(FALT_BLAS_ROWS, turn, turn, m, columns, depth, 1, a, lda, b, ldb, 0, y->at, ldc);
+    plan->blas->f32(FALT_BLAS_ROWS, trans, trans, m, columns, depth, 1, a, lda, b, ldb, 0, y->at, ldc);
 }
 
 static void finish(const task *t, const results *y) {

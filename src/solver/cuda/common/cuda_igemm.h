@@ -48,7 +48,8 @@ typedef struct falt_igemm_piece {
 falt_igemm_piece falt_igemm_piece_of(const falt_tensor *tensor, int merged);
 
 /* The spacing of pixels or groups if spans can load their channels, in fprop or in a polyphase part of a dgrad. */
-bool falt_igemm_find_spans(const falt_tensor *source, const falt_igemm_phase phase[3], falt_igemm_evenly *evenly);
+bool falt_igemm_find_spans(const falt_tensor *source, const falt_igemm_polyphase polyphase[3],
+                           falt_igemm_evenly *evenly);
 
 /* The kernel argument of a source; its steps are 1, its pointers are set later. */
 falt_cuda_igemm_source falt_igemm_source_of(const falt_problem *problem, const falt_tensor *tensor, int merged);

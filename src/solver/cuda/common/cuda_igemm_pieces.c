@@ -123,15 +123,15 @@ falt_igemm_piece falt_igemm_piece_of(const falt_tensor *t, int merged) {
   return piece;
 }
 
-bool falt_igemm_find_spans(const falt_tensor *t, const falt_igemm_phase phase[3], falt_igemm_evenly *evenly) {
+bool falt_igemm_find_spans(const falt_tensor *t, const falt_igemm_polyphase polyphase[3], falt_igemm_evenly *evenly) {
   const int64_t size = (int64_t)falt_type_size(t->type), image = falt_igemm_stride(t, FALT_N) * size;
   int64_t results[4] = {t->size[FALT_N]}, step_bytes[4] = {image}, bytes[4] = {image}, taps = 0;
   if (size > 2 || falt_igemm_channel_stride(t) != 1) return false;
   for (int i = 0; i < 3; i++) {
-    taps += phase[i].taps;
-    results[i + 1] = phase[i].results;
+    taps += polyphase[i].taps;
+    results[i + 1] = polyphase[i].results;
     bytes[i + 1] = falt_igemm_stride(t, FALT_D + i) * size;
-    step_bytes[i + 1] = bytes[i + 1] * phase[i].step;
+    step_bytes[i + 1] = bytes[i + 1] * polyphase[i].step;
   }
   return taps <= FALT_CUDA_IGEMM_SPAN_BITS &&
          falt_igemm_lie_evenly(results, step_bytes, bytes, falt_igemm_stride(t, FALT_G) * size, evenly);

@@ -11,19 +11,19 @@
  * n*pace*dilation/stride. This is again a correlation of stride 1 with a constant tap distance, without zero products.
  */
 
-/* ---- phases */
+/* ---- polyphase parts */
 
-falt_igemm_phase falt_igemm_forward(const falt_igemm_axis *a) {
-  return (falt_igemm_phase){.pitch = 1,
-                            .results = a->results,
-                            .step = a->stride,
-                            .first = -a->pad,
-                            .delta = a->dilation,
-                            .taps = a->taps,
-                            .pace = 1};
+falt_igemm_polyphase falt_igemm_forward(const falt_igemm_axis *a) {
+  return (falt_igemm_polyphase){.pitch = 1,
+                                .results = a->results,
+                                .step = a->stride,
+                                .first = -a->pad,
+                                .delta = a->dilation,
+                                .taps = a->taps,
+                                .pace = 1};
 }
 
-int64_t falt_igemm_phases(const falt_igemm_axis *a) {
+int64_t falt_igemm_polyphases(const falt_igemm_axis *a) {
   return a->stride < a->results ? a->stride : a->results;
 }
 
@@ -36,17 +36,17 @@ static int64_t common_divisor(int64_t a, int64_t b) {
   return a;
 }
 
-falt_igemm_phase falt_igemm_backward(const falt_igemm_axis *a, int64_t phase) {
+falt_igemm_polyphase falt_igemm_backward(const falt_igemm_axis *a, int64_t polyphase) {
   const int64_t pace = a->stride / common_divisor(a->stride, a->dilation);
-  falt_igemm_phase p = {.begin = phase,
-                        .pitch = a->stride,
-                        .results = (a->results - phase + a->stride - 1) / a->stride,
-                        .step = 1,
-                        .pace = pace,
-                        .delta = -(pace * a->dilation / a->stride)};
-  while (p.from < a->taps && p.from < pace && (phase + a->pad - p.from * a->dilation) % a->stride != 0) p.from++;
+  falt_igemm_polyphase p = {.begin = polyphase,
+                            .pitch = a->stride,
+                            .results = (a->results - polyphase + a->stride - 1) / a->stride,
+                            .step = 1,
+                            .pace = pace,
+                            .delta = -(pace * a->dilation / a->stride)};
+  while (p.from < a->taps && p.from < pace && (polyphase + a->pad - p.from * a->dilation) % a->stride != 0) p.from++;
   if (p.from == a->taps || p.from == pace) return p;
-  p.first = (phase + a->pad - p.from * a->dilation) / a->stride;
+  p.first = (polyphase + a->pad - p.from * a->dilation) / a->stride;
   p.taps = (a->taps - 1 - p.from) / pace + 1;
   return p;
 }
@@ -66,19 +66,19 @@ typedef struct walk {
   bool ended;
 } walk;
 
-static void advance(walk *w, const falt_igemm_depth *d, const falt_igemm_phase phase[3]) {
+static void advance(walk *w, const falt_igemm_depth *d, const falt_igemm_polyphase polyphase[3]) {
   w->channel += d->piece;
   if (w->channel < d->channels) return;
   w->channel = 0;
   for (int axis = 2; axis >= 0; axis--) {
-    if (++w->tap[axis] < phase[axis].taps) return;
+    if (++w->tap[axis] < polyphase[axis].taps) return;
     w->tap[axis] = 0;
   }
   w->ended = true;
 }
 
-static walk first_of(const falt_igemm_phase phase[3]) {
-  return (walk){.ended = phase[0].taps * phase[1].taps * phase[2].taps == 0};
+static walk first_of(const falt_igemm_polyphase polyphase[3]) {
+  return (walk){.ended = polyphase[0].taps * polyphase[1].taps * polyphase[2].taps == 0};
 }
 
 enum { SPAN = 16 }; /* bytes */
@@ -89,28 +89,29 @@ static bool fits_int(int64_t value) {
 
 static const falt_cuda_igemm_entry nowhere = {0, FALT_CUDA_IGEMM_NOWHERE | FALT_CUDA_IGEMM_EXISTS};
 
-static int64_t way_of(const walk *w, const falt_igemm_depth *d, const falt_igemm_phase phase[3]) {
+static int64_t way_of(const walk *w, const falt_igemm_depth *d, const falt_igemm_polyphase polyphase[3]) {
   int64_t way = 0;
-  for (int axis = 0; axis < 3; axis++) way += w->tap[axis] * phase[axis].delta * d->axis_bytes[axis];
+  for (int axis = 0; axis < 3; axis++) way += w->tap[axis] * polyphase[axis].delta * d->axis_bytes[axis];
   return way;
 }
 
-static unsigned bits_of(const walk *w, const falt_igemm_phase phase[3]) {
+static unsigned bits_of(const walk *w, const falt_igemm_polyphase polyphase[3]) {
   unsigned bits = FALT_CUDA_IGEMM_EXISTS;
   int64_t bit = 0;
-  for (int axis = 0; axis < 3; bit += phase[axis++].taps) bits |= 1u << (bit + w->tap[axis]);
+  for (int axis = 0; axis < 3; bit += polyphase[axis++].taps) bits |= 1u << (bit + w->tap[axis]);
   return bits;
 }
 
-bool falt_igemm_entries(const falt_igemm_depth *d, const falt_igemm_phase phase[3], falt_cuda_igemm_entry *entry) {
-  walk w = first_of(phase);
+bool falt_igemm_entries(const falt_igemm_depth *d, const falt_igemm_polyphase polyphase[3],
+                        falt_cuda_igemm_entry *entry) {
+  walk w = first_of(polyphase);
   for (int64_t i = 0; i < d->entries; i++) {
     entry[i] = nowhere;
     if (w.ended) continue;
-    const int64_t way = way_of(&w, d, phase) + w.channel * d->channel_bytes;
+    const int64_t way = way_of(&w, d, polyphase) + w.channel * d->channel_bytes;
     if (!fits_int(way)) return false;
-    entry[i] = (falt_cuda_igemm_entry){(int)way, bits_of(&w, phase)};
-    advance(&w, d, phase);
+    entry[i] = (falt_cuda_igemm_entry){(int)way, bits_of(&w, polyphase)};
+    advance(&w, d, polyphase);
   }
   return true;
 }
@@ -131,7 +132,7 @@ bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4]
     if (e->apart || group_bytes < 0) return false;
     *e = (falt_igemm_evenly){.apart = group_bytes % SPAN, .even = common_divisor(e->even, group_bytes), .groups = true};
   }
-  e->phases = (int)(SPAN / common_divisor(SPAN, e->apart));
+  e->polyphases = (int)(SPAN / common_divisor(SPAN, e->apart));
   return true;
 }
 
@@ -140,36 +141,38 @@ int64_t falt_igemm_span_bytes(const falt_igemm_depth *d) {
   return (d->channels * d->channel_bytes + SPAN - d->even + SPAN - 1) / SPAN * SPAN;
 }
 
-bool falt_igemm_spans(const falt_igemm_depth *d, const falt_igemm_phase phase[3], int64_t lead,
+bool falt_igemm_spans(const falt_igemm_depth *d, const falt_igemm_polyphase polyphase[3], int64_t lead,
                       falt_cuda_igemm_entry *entry) {
   const int64_t bytes = d->channels * d->channel_bytes;
   const falt_igemm_depth aligned = {.channels = falt_igemm_span_bytes(d), .piece = SPAN};
-  walk w = first_of(phase);
+  walk w = first_of(polyphase);
   for (int64_t i = 0; i < d->entries; i++) {
     entry[i] = nowhere;
     if (w.ended) continue;
-    const int64_t way = way_of(&w, d, phase), ahead = (lead + way) & (SPAN - 1);
+    const int64_t way = way_of(&w, d, polyphase), ahead = (lead + way) & (SPAN - 1);
     const int64_t head = w.channel ? 0 : ahead, left = ahead + bytes - w.channel, end = left < SPAN ? left : SPAN;
     if (!fits_int(way - ahead + w.channel)) return false;
     if (end > head)
       entry[i] = (falt_cuda_igemm_entry){
           (int)(way - ahead + w.channel),
-          bits_of(&w, phase) | (unsigned)head << FALT_CUDA_IGEMM_HEAD | (unsigned)(end - 1) << FALT_CUDA_IGEMM_END};
-    advance(&w, &aligned, phase);
+          bits_of(&w, polyphase) | (unsigned)head << FALT_CUDA_IGEMM_HEAD | (unsigned)(end - 1) << FALT_CUDA_IGEMM_END};
+    advance(&w, &aligned, polyphase);
   }
   return true;
 }
 
-bool falt_igemm_places(const falt_igemm_depth *d, const falt_igemm_phase phase[3], falt_cuda_igemm_place *place) {
-  walk w = first_of(phase);
+bool falt_igemm_places(const falt_igemm_depth *d, const falt_igemm_polyphase polyphase[3],
+                       falt_cuda_igemm_place *place) {
+  walk w = first_of(polyphase);
   for (int64_t i = 0; i < d->entries; i++) {
     place[i] = (falt_cuda_igemm_place){.channel = FALT_CUDA_IGEMM_NO_CHANNEL};
     if (w.ended) continue;
     const int64_t way = w.channel * d->channel_bytes;
     if (!fits_int(way) || way <= FALT_CUDA_IGEMM_ONES) return false;
     place[i].channel = (int)way;
-    for (int axis = 0; axis < 3; axis++) place[i].at[axis] = (int)(phase[axis].first + w.tap[axis] * phase[axis].delta);
-    advance(&w, d, phase);
+    for (int axis = 0; axis < 3; axis++)
+      place[i].at[axis] = (int)(polyphase[axis].first + w.tap[axis] * polyphase[axis].delta);
+    advance(&w, d, polyphase);
   }
   return true;
 }

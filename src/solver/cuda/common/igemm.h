@@ -11,25 +11,25 @@
 #include "cuda/machine.h"
 #include "solver/cuda/common/tile_search.h"
 
-/* ---- phases: the polyphase parts of the stride, axis by axis */
+/* ---- polyphase parts of the stride, axis by axis */
 
 typedef struct falt_igemm_axis {
   int64_t source, results, taps; /* sizes: read, written */
   int64_t stride, dilation, pad; /* the problem's */
 } falt_igemm_axis;
 
-/* A phase along one axis has outputs begin, begin + pitch, ... Tap i of output q reads position q*step + first +
- * i*delta of the source, and is tap from + i*pace of the filter. */
-typedef struct falt_igemm_phase {
+/* A polyphase part along one axis has outputs begin, begin + pitch, ... Tap i of output q reads position q*step + first
+ * + i*delta of the source, and is tap from + i*pace of the filter. */
+typedef struct falt_igemm_polyphase {
   int64_t begin, pitch, results;
   int64_t step, first, delta, taps, from, pace;
-} falt_igemm_phase;
+} falt_igemm_polyphase;
 
 /* All outputs of a forward layer. */
-falt_igemm_phase falt_igemm_forward(const falt_igemm_axis *axis);
-/* A dgrad has `stride` phases: outputs `phase`, phase + stride, ... use the same taps. */
-int64_t falt_igemm_phases(const falt_igemm_axis *axis);
-falt_igemm_phase falt_igemm_backward(const falt_igemm_axis *axis, int64_t phase);
+falt_igemm_polyphase falt_igemm_forward(const falt_igemm_axis *axis);
+/* A dgrad has `stride` polyphase parts: outputs `polyphase`, polyphase + stride, ... use the same taps. */
+int64_t falt_igemm_polyphases(const falt_igemm_axis *axis);
+falt_igemm_polyphase falt_igemm_backward(const falt_igemm_axis *axis, int64_t polyphase);
 
 /* n/d = n*reciprocal >> shift for all n < 2^31; d from 1 to 2^31 - 1. */
 void falt_igemm_divisor(int64_t d, unsigned *reciprocal, int *shift);
@@ -44,13 +44,14 @@ typedef struct falt_igemm_depth {
   int64_t even;                         /* of spans: a divisor of their offsets and leads */
 } falt_igemm_depth;
 
-/* Fills the entries of one phase. False if an offset does not fit into an entry. */
-bool falt_igemm_entries(const falt_igemm_depth *depth, const falt_igemm_phase phase[3], falt_cuda_igemm_entry *entry);
-/* Pixels, numbered across images and axes, that are evenly spaced modulo the 16 bytes of a span. After `phases` of them
- * the offset of the first position modulo 16 bytes repeats. */
+/* Fills the entries of one polyphase part. False if an offset does not fit into an entry. */
+bool falt_igemm_entries(const falt_igemm_depth *depth, const falt_igemm_polyphase polyphase[3],
+                        falt_cuda_igemm_entry *entry);
+/* Pixels, numbered across images and axes, that are evenly spaced modulo the 16 bytes of a span. After `polyphases` of
+ * them the offset of the first position modulo 16 bytes repeats. */
 typedef struct falt_igemm_evenly {
   int64_t apart, even; /* bytes between neighbours; a divisor of all offsets */
-  int phases;
+  int polyphases;
   bool groups; /* groups are numbered, and pixels are multiples of 16 bytes apart */
 } falt_igemm_evenly;
 
@@ -61,10 +62,11 @@ bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4]
 
 /* The entries of spans: an entry is 16 aligned bytes, the first position is `lead` bytes after an aligned address, and
  * channels are contiguous. A tap has falt_igemm_span_bytes bytes for any lead. */
-bool falt_igemm_spans(const falt_igemm_depth *depth, const falt_igemm_phase phase[3], int64_t lead,
+bool falt_igemm_spans(const falt_igemm_depth *depth, const falt_igemm_polyphase polyphase[3], int64_t lead,
                       falt_cuda_igemm_entry *entry);
 int64_t falt_igemm_span_bytes(const falt_igemm_depth *depth);
-bool falt_igemm_places(const falt_igemm_depth *depth, const falt_igemm_phase phase[3], falt_cuda_igemm_place *place);
+bool falt_igemm_places(const falt_igemm_depth *depth, const falt_igemm_polyphase polyphase[3],
+                       falt_cuda_igemm_place *place);
 
 /* ---- tiles */
 
@@ -73,7 +75,7 @@ enum { FALT_IGEMM_RAGGED = 8 };
 
 typedef struct falt_igemm_shape {
   int64_t pixels, channels, depth; /* of the largest product: rows, columns, bytes of a row's depth */
-  int64_t products;                /* phases and groups */
+  int64_t products;                /* polyphase parts and groups */
   double bytes;                    /* memory traffic */
   int x_bytes, y_bytes;            /* of an element */
   int unit;                        /* bytes of a piece */

@@ -62,7 +62,7 @@ struct Cut {
   static constexpr int tiles = (RESULTS + TILE - 1) / TILE, advance = BACKWARD ? TILE / STEP : TILE * STEP;
   static constexpr int left = RESULTS - (tiles - 1) * TILE;  // outputs of the last tile
   static constexpr bool whole = RESULTS % TILE == 0, constant = BEFORE == CONSTANT && AFTER == CONSTANT;
-  static_assert(!BACKWARD || TILE % STEP == 0, "tiles begin at the same phase");
+  static_assert(!BACKWARD || TILE % STEP == 0, "tiles begin at the same polyphase part");
 
   // The source position of output `at` and a tap, or NONE; `at` may also be a position among all outputs.
   __device__ static constexpr int met(int at, int tap) {

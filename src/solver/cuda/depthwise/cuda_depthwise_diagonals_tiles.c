@@ -46,8 +46,8 @@ static int64_t shared_of(const shape *s, const sizes *z, const tile *t) {
 static void estimate(const shape *s, const falt_machine *m, const sizes *z, tile *t) {
   const int64_t tiles = s->images * falt_ceil_div(z->height, t->slab), parts = falt_ceil_div(s->channels, t->span);
   const double step = 53 + 1.9 * (double)z->down, rounds = ceil((double)tiles / (double)t->split_k);
-  const double turns = ceil((double)(parts * t->split_k) / m->multiprocessors) * rounds * t->span / 8;
-  const double compute = turns * (double)steps_of(z, t) * step / m->clock_hz * (t->blocks > 1 ? 1 : 1.6);
+  const double passes = ceil((double)(parts * t->split_k) / m->multiprocessors) * rounds * t->span / 8;
+  const double compute = passes * (double)steps_of(z, t) * step / m->clock_hz * (t->blocks > 1 ? 1 : 1.6);
   const double again = (double)(t->slab + s->taps[0] - 1) / t->slab; /* that rows of dy are fetched */
   const double planes = (double)s->images * (double)s->channels, in = (double)(s->in[0] * s->in[1]);
   const double bytes = 2 * planes * (in + (double)(s->out[0] * s->out[1]) * again) + 4 * (double)t->partial;

@@ -108,7 +108,7 @@ static int fitted_registers(const falt_depthwise_shape *s, const falt_depthwise_
 /* ---- legal */
 
 /* Tiles of a dgrad have outputs of all polyphase parts of the stride. */
-static int phases_of(const falt_depthwise_shape *s, int axis) {
+static int polyphases_of(const falt_depthwise_shape *s, int axis) {
   return s->kind == FALT_DEPTHWISE_DATA ? (int)s->axis[axis].stride : 1;
 }
 
@@ -307,8 +307,8 @@ static void set_threads(const falt_depthwise_shape *s, const work *w, falt_depth
 
 /* At least twice as large as the problem. */
 static bool too_large(const falt_depthwise_shape *s, const falt_depthwise_tile *t) {
-  return (t->rows > phases_of(s, ROW) && t->rows >= 2 * s->axis[ROW].results) ||
-         (t->columns > phases_of(s, COLUMN) && t->columns >= 2 * s->axis[COLUMN].results);
+  return (t->rows > polyphases_of(s, ROW) && t->rows >= 2 * s->axis[ROW].results) ||
+         (t->columns > polyphases_of(s, COLUMN) && t->columns >= 2 * s->axis[COLUMN].results);
 }
 
 static void consider(const visitor *v, falt_depthwise_tile t) {
@@ -345,8 +345,8 @@ void falt_depthwise_each(const falt_depthwise_shape *s, const falt_machine *m, f
     for (int r = 0; parts && r < COUNTS - 1; r++)
       for (int c = 0; c < COUNTS; c++)
         for (int ahead = 0; ahead <= (parts > 1 || counts[r] == 1 ? 0 : 3); ahead++)
-          consider(&v, (falt_depthwise_tile){.rows = counts[r] * phases_of(s, ROW),
-                                             .columns = counts[c] * phases_of(s, COLUMN),
+          consider(&v, (falt_depthwise_tile){.rows = counts[r] * polyphases_of(s, ROW),
+                                             .columns = counts[c] * polyphases_of(s, COLUMN),
                                              .unit = unit,
                                              .parts = parts,
                                              .ahead = ahead});

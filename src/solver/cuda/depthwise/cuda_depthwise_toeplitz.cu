@@ -157,13 +157,13 @@ union Eight {
   unsigned word[4];
 };
 
-__device__ inline void turn_in(char *to, const Eight &left, const Eight &right) {
+__device__ inline void transpose_in(char *to, const Eight &left, const Eight &right) {
 #pragma unroll
   for (int c = 0; c < 8; c++)
     *(unsigned *)(to + c * PLANE) = __byte_perm(left.word[c / 2], right.word[c / 2], c % 2 ? 0x7632 : 0x5410);
 }
 
-__device__ inline void turn_out(Eight &left, Eight &right, const char *from) {
+__device__ inline void transpose_out(Eight &left, Eight &right, const char *from) {
 #pragma unroll
   for (int c = 0; c < 4; c++) {
     const unsigned even = *(const unsigned *)(from + 2 * c * OUT_PLANE),
@@ -209,12 +209,12 @@ struct Pixels {
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
       const int line = units.first + k * Units::TOGETHER, image = image_of<ROWS>(line), row = line - image * ROWS;
-      if (units.exists() && line < IMAGES * ROWS) turn_in(to + place_in(image, row, column), left[k], right[k]);
+      if (units.exists() && line < IMAGES * ROWS) transpose_in(to + place_in(image, row, column), left[k], right[k]);
     }
   }
 };
 
-__device__ inline void store_turned(const Args &p, const Tile &t, const char *out) {
+__device__ inline void store_transposed(const Args &p, const Tile &t, const char *out) {
   typedef Lines<ceil_div(OUT_W, 2) * OCTUPLES> Units;
   const Units units;
   const int column = units.unit / OCTUPLES * 2, channel = units.unit % OCTUPLES * 8;
@@ -225,7 +225,7 @@ __device__ inline void store_turned(const Args &p, const Tile &t, const char *ou
     const int image = image_of<SLAB>(line), row = line - image * SLAB;
     if (SLABS * SLAB != OUT_H && t.row + row >= OUT_H) continue;
     Eight left, right;
-    turn_out(left, right, out + channel_at(channel, OUT_PLANE) + place_out(image, row, column));
+    transpose_out(left, right, out + channel_at(channel, OUT_PLANE) + place_out(image, row, column));
     uint4 *at = (uint4 *)(to + (image * p.y_image + row * (i64)Y_R));
     at[0] = left.all;
     if (OUT_W % 2 == 0 || column + 1 < OUT_W) at[Y_S / 8] = right.all;
@@ -371,7 +371,7 @@ __device__ inline void run_inner(const Args &p, char *stage, char *out) {
     walk_all(p, tile_at(again(number)), channels, stage, out);
     __syncthreads();
     pixels.ask(p, number + gridDim.x);
-    store_turned(p, tile_at(again(number)), out);
+    store_transposed(p, tile_at(again(number)), out);
     if (IN_PLACE) __syncthreads();
   }
 }

@@ -168,13 +168,13 @@ static void estimate(const shape *s, const falt_machine *m, tile *t) {
   const double busy = fmin(1, 0.3 + t->warps * t->blocks / 24.0);
   const double compute = rounds / m->multiprocessors * fmax(issue, tensor) * idle / busy / 4 / m->clock_hz;
   const double memory = memory_seconds(s, m, t);
-  const double turned = !s->inner       ? 1
-                        : t->span == 8  ? 2.5
-                        : t->span == 16 ? 1.32
-                                        : 1.04,
+  const double transposed = !s->inner       ? 1
+                            : t->span == 8  ? 2.5
+                            : t->span == 16 ? 1.32
+                                            : 1.04,
                alone = s->inner ? 7.3e-6 : 4e-6;
   const double waits = 0.88 + 0.06 * t->stages + 0.06 / t->warps + (s->inner ? 0.1 : 0.2 / t->blocks);
-  t->seconds = (fmax(compute, memory) + 0.4 * fmin(compute, memory)) * turned * waits + alone;
+  t->seconds = (fmax(compute, memory) + 0.4 * fmin(compute, memory)) * transposed * waits + alone;
 }
 
 /* ---- tiles */

@@ -163,13 +163,13 @@ __device__ inline void stage_words(unsigned to, int j, int next, const unsigned 
     if (PLANAR)
       store_matrices(to + (warp * 16 + second * 8 + row) * PITCH + block * 16, word);
     else
-      store_matrices_turned(staged(to, row, warp * 2 + second) + block * 8 * PITCH, word);
+      store_matrices_transposed(staged(to, row, warp * 2 + second) + block * 8 * PITCH, word);
   } else if (PLANAR) {
     const unsigned line = to + (warp * 8 + lane / 4) * PITCH + lane % 4 * 8;
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(line + j * 32), "r"(word[0]), "r"(word[1]) : "memory");
     asm volatile("st.shared.v2.u32 [%0], {%1, %2};" ::"r"(line + next * 32), "r"(word[2]), "r"(word[3]) : "memory");
   } else {
-    store_matrices_turned(staged(to, row / 2 * 4 + second * 2 + row % 2, warp) + block * 16 * PITCH, word);
+    store_matrices_transposed(staged(to, row / 2 * 4 + second * 2 + row % 2, warp) + block * 16 * PITCH, word);
   }
 }
 
@@ -287,7 +287,7 @@ __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
   Finish f[2];
   Filter filter;
   Sums sums;
-  Turn turn, newest;  // the oldest batch in use, the next batch
+  PipelineState state, newest;  // the oldest batch in use, the next batch
   Walk walk;
   load_filter(a, part * SPAN, filter);
 #pragma unroll
@@ -300,9 +300,9 @@ __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
           barrier_wait(s.full(newest.batch), newest.parity);
       const Place place = {walk.image, walk.begin + batch * ROWS + row, walk.column, part * SPAN};
       const bool exists = place.row < walk.end && place.channel < a.results;
-      if (exists) multiply(sums, filter, s, turn.batch * BATCH + row * STRIDE_R);
-      if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(turn.batch));
-      turn.next();
+      if (exists) multiply(sums, filter, s, state.batch * BATCH + row * STRIDE_R);
+      if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(state.batch));
+      state.next();
       if (!exists) continue;
       copy_out_wait_read<0>();  // the row before has left
       warps_sync(name, 128);

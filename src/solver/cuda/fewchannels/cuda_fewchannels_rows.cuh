@@ -51,7 +51,7 @@ __device__ inline int batches_of(const Walk &walk) {
   return (walk.end - walk.begin + ROWS - 1) / ROWS;
 }
 
-struct Turn {
+struct PipelineState {
   int batch = 0, parity = 0;
   __device__ void next() {
     if (++batch == BATCHES) batch = 0, parity ^= 1;
@@ -143,24 +143,24 @@ __device__ inline void load_rows(const Args &a, const Walk &walk, const Columns 
 // One of several producer warpgroups, which take batches round robin. `above`: tap rows before the first.
 template <int GROUPS>
 __device__ inline void produce(const Args &a, const Ring &s, int above, int mine) {
-  Turn turn;
+  PipelineState state;
   int number = 0;
   Walk walk;
   Pieces rows[AT_ONCE];
   for (int item = blockIdx.x / a.result_tiles; walk_at(a, item, walk); item += gridDim.x / a.result_tiles) {
     const Columns columns = columns_of(a, walk);
     const int first = walk.begin * STRIDE_R - a.pad[0] + above * DILATE_R, batches = batches_of(walk) + AHEAD;
-    for (int batch = 0; batch < batches; batch++, turn.next()) {
+    for (int batch = 0; batch < batches; batch++, state.next()) {
       if (number++ % GROUPS != mine) continue;
 #pragma unroll 1
       for (int i = 0; i < BATCH; i += AT_ONCE) {
         load_rows(a, walk, columns, first + batch * BATCH + i, rows);
-        if (i == 0) barrier_wait(s.empty(turn.batch), turn.parity ^ 1);
+        if (i == 0) barrier_wait(s.empty(state.batch), state.parity ^ 1);
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) keep_row(s, turn.batch * BATCH + i + j, rows[j]);
+        for (int j = 0; j < AT_ONCE; j++) keep_row(s, state.batch * BATCH + i + j, rows[j]);
       }
       copy_fence();
-      barrier_arrive(s.full(turn.batch));
+      barrier_arrive(s.full(state.batch));
     }
   }
 }

@@ -108,7 +108,7 @@ __device__ inline void load_factors(Factors &made, unsigned line) {
   const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4;
   const int pixel = lane / 16 * 8 + lane % 8, piece = (warp * 2 + lane / 8 % 2) ^ lane % 8;
 #pragma unroll
-  for (int i = 0; i < SLICES; i++) load_matrices_turned(made.word[i], line + (i * 16 + pixel) * 128 + piece * 16);
+  for (int i = 0; i < SLICES; i++) load_matrices_transposed(made.word[i], line + (i * 16 + pixel) * 128 + piece * 16);
 }
 
 // ---- products
@@ -182,8 +182,8 @@ __device__ inline void consume(const FilterArgs &a, const Shared &s, const Consu
   const bool first = threadIdx.x % 128 == 0;
   Sums sums = {};
   Factors factors;
-  Turn turn, newest;  // the oldest batch in use, the next batch
-  Cursor now, later;  // the row being multiplied, the row of dy being loaded
+  PipelineState state, newest;  // the oldest batch in use, the next batch
+  Cursor now, later;            // the row being multiplied, the row of dy being loaded
   int stage = 0, parity = 0;
   later.start(layer);
   for (int i = 0; i < STAGES && later.exists; i++, later.next(layer))
@@ -200,10 +200,10 @@ __device__ inline void consume(const FilterArgs &a, const Shared &s, const Consu
     }
     if (++stage == STAGES) stage = 0, parity ^= 1;
     if (now.walk.begin + now.batch * ROWS + c.row < now.walk.end)
-      multiply(sums, factors, s.ring, turn.batch * BATCH + c.row * STRIDE_R);
+      multiply(sums, factors, s.ring, state.batch * BATCH + c.row * STRIDE_R);
     const int done = now.batch + 1 < batches_of(now.walk) ? 1 : 1 + AHEAD;
-    for (int i = 0; i < done; i++, turn.next())
-      if (first) barrier_arrive(s.ring.empty(turn.batch));
+    for (int i = 0; i < done; i++, state.next())
+      if (first) barrier_arrive(s.ring.empty(state.batch));
   }
   keep_sums(a, sums, c);
 }

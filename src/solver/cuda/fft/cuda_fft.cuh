@@ -136,7 +136,7 @@ __device__ inline void exchange(Complex v[SLOTS], Complex *shared) {
 
 // The number of the twiddle of this thread's points.
 template <int BASE, int START>
-__device__ inline int turn_of() {
+__device__ inline int twiddle_of() {
   return (threadIdx.x & ((1 << BASE) - 1)) >> START;
 }
 
@@ -146,7 +146,7 @@ __device__ inline void forward(Complex v[SLOTS], Complex *shared, const Complex 
   constexpr int base = window_of(TOP), axis = axis_of(TOP), low = low_of(TOP), bits = TOP - low, span = low - axis;
   dft<low - base, bits>(v);
   if constexpr (span > 0)
-    twist<low - base, bits, span, false>(v, twiddles + twiddles_before(TOP), turn_of<base, axis>());
+    twist<low - base, bits, span, false>(v, twiddles + twiddles_before(TOP), twiddle_of<base, axis>());
   if constexpr (low > 0) {
     if constexpr (window_of(low) != base) exchange<base, window_of(low)>(v, shared);
     forward<low>(v, shared, twiddles);
@@ -162,6 +162,6 @@ __device__ inline void inverse(Complex v[SLOTS], Complex *shared, const Complex 
     if constexpr (window_of(low) != base) exchange<window_of(low), base>(v, shared);
   }
   if constexpr (span > 0)
-    twist<low - base, bits, span, true>(v, twiddles + twiddles_before(TOP), turn_of<base, axis>());
+    twist<low - base, bits, span, true>(v, twiddles + twiddles_before(TOP), twiddle_of<base, axis>());
   inverse_dft<low - base, bits>(v);
 }

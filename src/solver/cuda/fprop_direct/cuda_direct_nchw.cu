@@ -20,7 +20,7 @@
 //   CHANNELS TAPS_R TAPS_S STRIDE_H STRIDE_W DILATE_R DILATE_S POOL_H POOL_W
 //   ROWS COLUMNS FILTERS     of a thread; whole windows, fours of filters
 //   ACROSS DOWN GROUPS       threads of a block along columns, rows, filters
-//   SLOTS PITCH              floats of a phase, of a line of the tile
+//   SLOTS PITCH              floats of a polyphase part, of a line of the tile
 //   TILES_H TILES_W FILTER_TILES     that cover an image, the filters of a group
 //   X_LAST Y_LAST            1: channels are the innermost dimension
 //   FOLD                     1: a boundary of the input is not constant
@@ -43,7 +43,7 @@ constexpr bool APART = in_blocks<float>(TAPS);                  // tap rows have
 constexpr int TILE_H = DOWN * ROWS, TILE_W = ACROSS * COLUMNS;  // outputs of a block, before pooling
 constexpr int IN_H = (TILE_H - 1) * STRIDE_H + (TAPS_R - 1) * DILATE_R + 1;
 constexpr int IN_W = (TILE_W - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
-constexpr int PHASES = COLUMNS * STRIDE_W, WINDOW = (COLUMNS - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
+constexpr int POLYPHASES = COLUMNS * STRIDE_W, WINDOW = (COLUMNS - 1) * STRIDE_W + (TAPS_S - 1) * DILATE_S + 1;
 constexpr int BLOCK_FILTERS = GROUPS * FILTERS, TAP_PITCH = BLOCK_FILTERS + 4;  // skewed, in fours
 constexpr int POOLED_H = ROWS / POOL_H, POOLED_W = COLUMNS / POOL_W;            // of a thread
 constexpr int RUN = Y_LAST ? FILTERS : POOLED_W;                                // outputs that are contiguous
@@ -57,7 +57,7 @@ static_assert((RUN & (RUN - 1)) == 0, "results are written by words");
 
 // The position of column `at` in a line.
 __device__ constexpr int place(int at) {
-  return at % PHASES * SLOTS + at / PHASES;
+  return at % POLYPHASES * SLOTS + at / POLYPHASES;
 }
 
 struct Place {

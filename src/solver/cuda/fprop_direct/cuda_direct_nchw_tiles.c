@@ -48,9 +48,9 @@ static int64_t reach(const falt_direct_nchw_problem *p, int axis, int64_t result
  * previous line. */
 static void lay_out(const falt_direct_nchw_problem *p, falt_direct_nchw_tile *t) {
   enum { BANKS = 32 };
-  const int64_t phases = (int64_t)t->columns * p->stride[1], slots = falt_ceil_div(reach(p, 1, span(t, 1)), phases),
-                line = (int64_t)t->rows * p->stride[0];
-  int64_t pitch = phases * slots;
+  const int64_t polyphases = (int64_t)t->columns * p->stride[1],
+                slots = falt_ceil_div(reach(p, 1, span(t, 1)), polyphases), line = (int64_t)t->rows * p->stride[0];
+  int64_t pitch = polyphases * slots;
   for (int64_t more = 0; more < BANKS && t->across < BANKS; more++)
     if (line * (pitch + more) % BANKS == t->across) {
       pitch += more;

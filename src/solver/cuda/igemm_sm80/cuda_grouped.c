@@ -11,7 +11,7 @@
 
 enum { MOST_CALLS = 4, MOST_CHANNELS = 64 };
 
-/* One phase, with every n-th row of the source from one on. */
+/* One polyphase part, with every n-th row of the source from one on. */
 typedef struct call {
   falt_cu_function function;
   falt_cuda_grouped_args args;
@@ -69,7 +69,7 @@ static void print(const falt_plan *base, falt_text *text) {
   falt_text_add(text, "(cuda-grouped pixels=%dx%d bands=%d channels=%d warps=%dx%d stages=%d blocks=%d", t->height,
                 t->width, t->bands, 16 * t->warps_c, t->warps_c, t->warps_p, t->stages, t->blocks);
   if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
-  if (plan->count > 1) falt_text_add(text, " phases=%d", plan->count);
+  if (plan->count > 1) falt_text_add(text, " polyphases=%d", plan->count);
   falt_text_add(text, ")");
 }
 
@@ -115,10 +115,10 @@ static const char *inapplicable(const falt_ask *ask) {
              : NULL;
 }
 
-/* ---- plan: phases */
+/* ---- plan: polyphase parts */
 
 /* With taps in the order of the source. */
-static falt_igemm_phase ordered(falt_igemm_phase f) {
+static falt_igemm_polyphase ordered(falt_igemm_polyphase f) {
   if (f.taps == 1) f.delta = 1;
   if (f.delta > 0) return f;
   f.first += (f.taps - 1) * f.delta;
@@ -129,10 +129,10 @@ static falt_igemm_phase ordered(falt_igemm_phase f) {
 
 /* Every `apart`-th output from `from` on: taps that are `apart` rows apart are neighbours among every n-th row of the
  * source, from `row` on. */
-static falt_igemm_phase rows_of(const falt_igemm_phase *f, int64_t from, int64_t apart, int64_t *row) {
+static falt_igemm_polyphase rows_of(const falt_igemm_polyphase *f, int64_t from, int64_t apart, int64_t *row) {
   const int64_t at = from + f->first;
   *row = (at % apart + apart) % apart;
-  falt_igemm_phase part = *f;
+  falt_igemm_polyphase part = *f;
   part.begin += f->pitch * from;
   part.pitch *= apart;
   part.results = falt_ceil_div(f->results - from, apart);
@@ -141,7 +141,7 @@ static falt_igemm_phase rows_of(const falt_igemm_phase *f, int64_t from, int64_t
   return part;
 }
 
-static void describe(const grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], falt_grouped_shape *s) {
+static void describe(const grouped_plan *plan, const roles *r, const falt_igemm_polyphase f[2], falt_grouped_shape *s) {
   const falt_problem *p = &plan->cuda.base.problem;
   *s = (falt_grouped_shape){.images = p->input.size[FALT_N],
                             .out = {f[0].results, f[1].results},
@@ -157,7 +157,7 @@ static void describe(const grouped_plan *plan, const roles *r, const falt_igemm_
                             .bytes = falt_problem_bytes(p) / plan->count};
 }
 
-static void set_args(const grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], call *c) {
+static void set_args(const grouped_plan *plan, const roles *r, const falt_igemm_polyphase f[2], call *c) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = r->source, *y = r->result, *w = &p->filter, *residual = &p->residual;
   const falt_grouped_tile *t = &c->tile;
@@ -195,7 +195,7 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_igemm_
   a->tiles[1] = (int)falt_ceil_div(c->shape.out[1], t->width);
 }
 
-static const char *add_call(grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], call *c) {
+static const char *add_call(grouped_plan *plan, const roles *r, const falt_igemm_polyphase f[2], call *c) {
   const falt_machine machine = falt_cuda_machine(plan->cuda.base.device);
   describe(plan, r, f, &c->shape);
   const char *why = falt_grouped_refusal(&c->shape);
@@ -206,14 +206,14 @@ static const char *add_call(grouped_plan *plan, const roles *r, const falt_igemm
   return NULL;
 }
 
-/* One phase, by one launch for each residue of the tap distance along height. Returns the reason if impossible, or
- * NULL. */
-static const char *add_phase(grouped_plan *plan, const roles *r, const falt_igemm_phase f[2], int64_t apart,
-                             call *calls) {
+/* One polyphase part, by one launch for each residue of the tap distance along height. Returns the reason if
+ * impossible, or NULL. */
+static const char *add_polyphase(grouped_plan *plan, const roles *r, const falt_igemm_polyphase f[2], int64_t apart,
+                                 call *calls) {
   if (f[0].taps == 0 || f[1].taps == 0) return "some outputs have no tap";
   if (f[0].delta != apart) return "taps are dilated along height";
   for (int64_t i = 0; i < apart; i++) {
-    falt_igemm_phase part[2] = {f[0], f[1]};
+    falt_igemm_polyphase part[2] = {f[0], f[1]};
     calls[i].apart = apart;
     if (apart > 1) part[0] = rows_of(&f[0], i, apart, &calls[i].row);
     const char *why = add_call(plan, r, part, &calls[i]);
@@ -227,18 +227,19 @@ static const char *add_calls(grouped_plan *plan) {
   const roles r = falt_igemm_roles_of(p);
   const bool forward = p->operation == FALT_FORWARD;
   const falt_igemm_axis axis[2] = {falt_igemm_axis_of(p, &r, 1), falt_igemm_axis_of(p, &r, 2)};
-  const int64_t phases[2] = {forward ? 1 : falt_igemm_phases(&axis[0]), forward ? 1 : falt_igemm_phases(&axis[1])};
+  const int64_t polyphases[2] = {forward ? 1 : falt_igemm_polyphases(&axis[0]),
+                                 forward ? 1 : falt_igemm_polyphases(&axis[1])};
   const int64_t apart = axis[0].taps > 1 && axis[0].stride == 1 ? axis[0].dilation : 1;
   if (apart > falt_min(MOST_CALLS, axis[0].results)) return "taps are too far apart along height";
-  if (phases[0] > MOST_CALLS || phases[1] > MOST_CALLS || phases[0] * phases[1] * apart > MOST_CALLS)
-    return "the gradient has more than four phases";
-  plan->count = (int)(phases[0] * phases[1] * apart);
-  for (int64_t i = 0; i < phases[0] * phases[1]; i++) {
-    const int64_t at[2] = {i / phases[1], i % phases[1]};
-    falt_igemm_phase f[2];
+  if (polyphases[0] > MOST_CALLS || polyphases[1] > MOST_CALLS || polyphases[0] * polyphases[1] * apart > MOST_CALLS)
+    return "the gradient has more than four polyphase parts";
+  plan->count = (int)(polyphases[0] * polyphases[1] * apart);
+  for (int64_t i = 0; i < polyphases[0] * polyphases[1]; i++) {
+    const int64_t at[2] = {i / polyphases[1], i % polyphases[1]};
+    falt_igemm_polyphase f[2];
     for (int k = 0; k < 2; k++)
       f[k] = ordered(forward ? falt_igemm_forward(&axis[k]) : falt_igemm_backward(&axis[k], at[k]));
-    const char *why = add_phase(plan, &r, f, apart, &plan->calls[i * apart]);
+    const char *why = add_polyphase(plan, &r, f, apart, &plan->calls[i * apart]);
     if (why) return why;
   }
   return NULL;

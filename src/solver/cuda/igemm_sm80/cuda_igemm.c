@@ -26,13 +26,13 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->piece.gather) falt_text_add(text, " gather=%d", plan->piece.gather);
   if (plan->fold) falt_text_add(text, " fold");
   if (plan->spans) falt_text_add(text, " spans");
-  if (plan->phases > 1) falt_text_add(text, " phases=%d", plan->phases);
+  if (plan->polyphases > 1) falt_text_add(text, " polyphases=%d", plan->polyphases);
   if (plan->merged > 1) falt_text_add(text, " merged=%d", plan->merged);
   falt_text_add(text, ")");
 }
 
 static void destroy(falt_plan *base) {
-  falt_free(((falt_igemm_plan *)base)->phase);
+  falt_free(((falt_igemm_plan *)base)->polyphase);
   falt_cuda_plan_destroy(base);
 }
 
@@ -74,54 +74,55 @@ static void choose_groups(falt_igemm_plan *plan, const falt_igemm_roles *r) {
   plan->piece = falt_igemm_piece_of(r->source, 1);
 }
 
-/* ---- plan: phases */
+/* ---- plan: polyphase parts */
 
-static bool find_phases(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
+static bool find_polyphases(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
   const falt_problem *p = &plan->cuda.base.problem;
   const bool forward = p->operation == FALT_FORWARD;
   falt_igemm_axis axis[3];
   int64_t count[3];
   for (int i = 0; i < 3; i++) {
     axis[i] = falt_igemm_axis_of(p, r, i);
-    count[i] = forward ? 1 : falt_igemm_phases(&axis[i]);
+    count[i] = forward ? 1 : falt_igemm_polyphases(&axis[i]);
   }
   plan->groups = (int)(p->filter.size[FALT_G] / plan->merged);
   if (fmax(fmax((double)count[0], (double)count[1]), (double)count[2]) > FALT_IGEMM_GRID ||
       (double)count[0] * (double)count[1] * (double)count[2] > FALT_IGEMM_GRID) {
-    falt_refuse(ask, "groups and phases are more than one launch can number");
+    falt_refuse(ask, "groups and polyphase parts are more than one launch can number");
     return false;
   }
-  plan->phases = (int)(count[0] * count[1] * count[2]);
-  plan->phase = falt_alloc((size_t)plan->phases * sizeof *plan->phase);
-  if (!plan->phase) {
+  plan->polyphases = (int)(count[0] * count[1] * count[2]);
+  plan->polyphase = falt_alloc((size_t)plan->polyphases * sizeof *plan->polyphase);
+  if (!plan->polyphase) {
     falt_refuse_memory(ask);
     return false;
   }
-  for (int64_t i = 0; i < plan->phases; i++) {
+  for (int64_t i = 0; i < plan->polyphases; i++) {
     const int64_t at[3] = {i / count[2] / count[1], i / count[2] % count[1], i % count[2]};
     for (int a = 0; a < 3; a++)
-      plan->phase[i][a] = forward ? falt_igemm_forward(&axis[a]) : falt_igemm_backward(&axis[a], at[a]);
+      plan->polyphase[i][a] = forward ? falt_igemm_forward(&axis[a]) : falt_igemm_backward(&axis[a], at[a]);
   }
   return true;
 }
 
-static int64_t taps_of(const falt_igemm_phase phase[3]) {
-  return phase[0].taps * phase[1].taps * phase[2].taps;
+static int64_t taps_of(const falt_igemm_polyphase polyphase[3]) {
+  return polyphase[0].taps * polyphase[1].taps * polyphase[2].taps;
 }
 
-/* The number of phases: of spans, or of a strided dgrad. */
+/* The number of polyphase parts: of spans, or of a strided dgrad. */
 static int64_t pixels_of(const falt_igemm_plan *plan, int i) {
-  const falt_igemm_phase *phase = plan->phase[i];
+  const falt_igemm_polyphase *polyphase = plan->polyphase[i];
   const int64_t all =
-      plan->cuda.base.problem.input.size[FALT_N] * phase[0].results * phase[1].results * phase[2].results;
-  return plan->spans && !plan->evenly.groups ? falt_ceil_div(all - i, plan->phases) : all;
+      plan->cuda.base.problem.input.size[FALT_N] * polyphase[0].results * polyphase[1].results * polyphase[2].results;
+  return plan->spans && !plan->evenly.groups ? falt_ceil_div(all - i, plan->polyphases) : all;
 }
 
 /* A pixel's bits are one for each tap of each axis. */
 static bool needs_places(const falt_igemm_plan *plan) {
   if (falt_igemm_folds(&plan->cuda.base.problem)) return true;
-  for (int i = 0; i < plan->phases; i++)
-    if (plan->phase[i][0].taps + plan->phase[i][1].taps + plan->phase[i][2].taps > FALT_CUDA_IGEMM_BITS) return true;
+  for (int i = 0; i < plan->polyphases; i++)
+    if (plan->polyphase[i][0].taps + plan->polyphase[i][1].taps + plan->polyphase[i][2].taps > FALT_CUDA_IGEMM_BITS)
+      return true;
   return false;
 }
 
@@ -147,14 +148,14 @@ static int64_t tap_bytes(const falt_igemm_plan *plan, const falt_igemm_roles *r)
 static int64_t apart_of(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
   if (plan->spans) return plan->evenly.apart;
   if (!plan->piece.gather || falt_igemm_channel_stride(r->source) != 1) return 0;
-  return falt_igemm_stride(r->source, FALT_W) * plan->phase[0][2].step * falt_igemm_size_of(r->source);
+  return falt_igemm_stride(r->source, FALT_W) * plan->polyphase[0][2].step * falt_igemm_size_of(r->source);
 }
 
 static falt_igemm_shape shape_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, int64_t workspace) {
   const falt_problem *p = &plan->cuda.base.problem;
   falt_igemm_shape s = {
       .channels = channels_of(plan, r->result),
-      .products = (int64_t)plan->groups * plan->phases,
+      .products = (int64_t)plan->groups * plan->polyphases,
       .bytes = falt_problem_bytes(p),
       .x_bytes = (int)falt_igemm_size_of(r->source),
       .y_bytes = (int)falt_igemm_size_of(r->result),
@@ -168,16 +169,16 @@ static falt_igemm_shape shape_of(const falt_igemm_plan *plan, const falt_igemm_r
       .split = plan->split,
       .planar = plan->planar,
       .ragged = !plan->planar && !plan->y_aligned,
-      .split_k = plan->phases == 1,
+      .split_k = plan->polyphases == 1,
       .real = falt_cuda_finishes_in_float(p),
       .workspace = workspace};
   double depth = 0;
-  for (int i = 0; i < plan->phases; i++) {
+  for (int i = 0; i < plan->polyphases; i++) {
     s.pixels = falt_max(s.pixels, pixels_of(plan, i));
-    depth += (double)taps_of(plan->phase[i]) / plan->phases;
+    depth += (double)taps_of(plan->polyphase[i]) / plan->polyphases;
   }
   s.depth = (int64_t)ceil(depth * (double)tap_bytes(plan, r));
-  if (plan->spans) s.bytes += (plan->phases - 1) * (double)s.depth * (double)s.channels * plan->groups;
+  if (plan->spans) s.bytes += (plan->polyphases - 1) * (double)s.depth * (double)s.channels * plan->groups;
   return s;
 }
 
@@ -189,8 +190,9 @@ static void choose_tile(falt_igemm_plan *plan, const falt_ask *ask, const falt_i
 
 /* ---- plan: arguments */
 
-static int64_t steps_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, const falt_igemm_phase phase[3]) {
-  return falt_ceil_div(taps_of(phase) * tap_bytes(plan, r), plan->tile.row);
+static int64_t steps_of(const falt_igemm_plan *plan, const falt_igemm_roles *r,
+                        const falt_igemm_polyphase polyphase[3]) {
+  return falt_ceil_div(taps_of(polyphase) * tap_bytes(plan, r), plan->tile.row);
 }
 
 int falt_igemm_step_pieces(const falt_igemm_plan *plan) {
@@ -198,38 +200,40 @@ int falt_igemm_step_pieces(const falt_igemm_plan *plan) {
                             : plan->tile.row / plan->piece.unit;
 }
 
-/* Bytes between a multiple of 16 and the first positions of a phase's pixels. */
+/* Bytes between a multiple of 16 and the first positions of a polyphase part's pixels. */
 static int64_t lead_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, int i) {
   int64_t lead = i * plan->evenly.apart;
   for (int axis = 0; axis < 3; axis++)
-    lead += plan->phase[i][axis].first * falt_igemm_stride(r->source, FALT_D + axis) * falt_igemm_size_of(r->source);
+    lead +=
+        plan->polyphase[i][axis].first * falt_igemm_stride(r->source, FALT_D + axis) * falt_igemm_size_of(r->source);
   return lead & (VECTOR - 1);
 }
 
-static falt_cuda_igemm_phase device_phase(const falt_igemm_plan *plan, const falt_igemm_roles *r, int index) {
-  const falt_igemm_phase *phase = plan->phase[index];
-  falt_cuda_igemm_phase d = {.pixels = (int)pixels_of(plan, index), .steps = (int)steps_of(plan, r, phase), .apart = 1};
+static falt_cuda_igemm_polyphase device_polyphase(const falt_igemm_plan *plan, const falt_igemm_roles *r, int index) {
+  const falt_igemm_polyphase *polyphase = plan->polyphase[index];
+  falt_cuda_igemm_polyphase d = {
+      .pixels = (int)pixels_of(plan, index), .steps = (int)steps_of(plan, r, polyphase), .apart = 1};
   if (plan->spans) d.lead = (int)lead_of(plan, r, index);
   if (plan->spans && plan->evenly.groups) d.group = index;
-  if (plan->spans && !plan->evenly.groups) d.begin = index, d.apart = plan->phases;
+  if (plan->spans && !plan->evenly.groups) d.begin = index, d.apart = plan->polyphases;
   for (int i = 0; i < 3; i++) {
-    d.y += phase[i].begin * falt_igemm_stride(r->result, FALT_D + i);
-    d.out[i] = (int)phase[i].results;
-    d.first[i] = (int)phase[i].first;
-    d.delta[i] = (int)phase[i].delta;
-    d.taps[i] = (int)phase[i].taps;
-    d.from[i] = (int)phase[i].from;
-    d.pace[i] = (int)phase[i].pace;
+    d.y += polyphase[i].begin * falt_igemm_stride(r->result, FALT_D + i);
+    d.out[i] = (int)polyphase[i].results;
+    d.first[i] = (int)polyphase[i].first;
+    d.delta[i] = (int)polyphase[i].delta;
+    d.taps[i] = (int)polyphase[i].taps;
+    d.from[i] = (int)polyphase[i].from;
+    d.pace[i] = (int)polyphase[i].pace;
     falt_igemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
   }
   return d;
 }
 
-void falt_igemm_place_phases(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_igemm_phase *to,
-                             int64_t *entries, int64_t *bytes) {
+void falt_igemm_place_polyphases(const falt_igemm_plan *plan, const falt_igemm_roles *r, falt_cuda_igemm_polyphase *to,
+                                 int64_t *entries, int64_t *bytes) {
   *entries = *bytes = 0;
-  for (int i = 0; i < plan->phases; i++) {
-    falt_cuda_igemm_phase d = device_phase(plan, r, i);
+  for (int i = 0; i < plan->polyphases; i++) {
+    falt_cuda_igemm_polyphase d = device_polyphase(plan, r, i);
     d.table = (int)*entries;
     d.b = *bytes;
     *entries += (int64_t)d.steps * falt_igemm_step_pieces(plan);
@@ -241,7 +245,7 @@ void falt_igemm_place_phases(const falt_igemm_plan *plan, const falt_igemm_roles
 
 static void set_source(falt_igemm_plan *plan, const falt_tensor *source) {
   plan->args.source = falt_igemm_source_of(&plan->cuda.base.problem, source, plan->merged);
-  for (int i = 0; i < 3; i++) plan->args.source.step[i] = (int)plan->phase[0][i].step;
+  for (int i = 0; i < 3; i++) plan->args.source.step[i] = (int)plan->polyphase[0][i].step;
 }
 
 static void set_result(falt_igemm_plan *plan, const falt_tensor *result) {
@@ -254,11 +258,11 @@ static void set_result(falt_igemm_plan *plan, const falt_tensor *result) {
   a->r_group = falt_igemm_stride(residual, FALT_G) * plan->merged;
   a->r_channel = falt_igemm_channel_stride(residual);
   for (int i = 0; i < 3; i++) {
-    a->y_axis[i] = falt_igemm_stride(result, FALT_D + i) * plan->phase[0][i].pitch;
+    a->y_axis[i] = falt_igemm_stride(result, FALT_D + i) * plan->polyphase[0][i].pitch;
     a->r_axis[i] = falt_igemm_stride(residual, FALT_D + i);
   }
   a->groups = plan->groups;
-  a->group_apart = plan->spans && plan->evenly.groups ? plan->phases : 1;
+  a->group_apart = plan->spans && plan->evenly.groups ? plan->polyphases : 1;
   a->channels = (int)channels_of(plan, result);
   a->channel_tiles = (int)falt_ceil_div(a->channels, plan->tile.bn);
   a->split_k = plan->tile.split_k;
@@ -281,20 +285,20 @@ static void set_pack(falt_igemm_plan *plan, const falt_igemm_roles *r) {
       .step_bytes = plan->tile.row};
   if (!plan->spans) return;
   for (int i = 0; i < 3; i++)
-    plan->pack_args.turn[i] = (int)(plan->phase[0][i].delta * plan->args.source.axis[i] & (VECTOR - 1));
+    plan->pack_args.lead_step[i] = (int)(plan->polyphase[0][i].delta * plan->args.source.axis[i] & (VECTOR - 1));
 }
 
 static bool set_args(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r) {
   int64_t entries, pixels = 0;
-  falt_igemm_place_phases(plan, r, NULL, &entries, &plan->filter_bytes);
-  for (int i = 0; i < plan->phases; i++) pixels = falt_max(pixels, pixels_of(plan, i));
+  falt_igemm_place_polyphases(plan, r, NULL, &entries, &plan->filter_bytes);
+  for (int i = 0; i < plan->polyphases; i++) pixels = falt_max(pixels, pixels_of(plan, i));
   set_source(plan, r->source);
   set_result(plan, r->result);
   set_pack(plan, r);
   if (plan->tile.wgmma) plan->args.b_low = plan->pack_args.low = plan->filter_bytes / 2;
   plan->blocks = falt_ceil_div(pixels, plan->tile.bm) * plan->args.channel_tiles * plan->groups;
   plan->pack_blocks = falt_min(
-      falt_ceil_div(plan->filter_bytes / falt_igemm_size_of(r->source) / plan->phases, 256 * plan->groups), 1024);
+      falt_ceil_div(plan->filter_bytes / falt_igemm_size_of(r->source) / plan->polyphases, 256 * plan->groups), 1024);
   plan->pack_blocks = falt_max(plan->pack_blocks, 1);
   if (entries < INT32_MAX / 16 && plan->blocks <= INT32_MAX) return true;
   falt_refuse(ask, "the filter or the output is larger than one launch can number");
@@ -304,19 +308,19 @@ static bool set_args(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_role
 /* ---- plan: spans */
 
 static bool find_spans(falt_igemm_plan *plan, const falt_igemm_roles *r) {
-  if (plan->piece.unit == VECTOR || plan->merged > 1 || plan->phases > 1 || plan->fold) return false;
-  return falt_igemm_find_spans(r->source, plan->phase[0], &plan->evenly) &&
-         (!plan->evenly.groups || plan->groups % plan->evenly.phases == 0);
+  if (plan->piece.unit == VECTOR || plan->merged > 1 || plan->polyphases > 1 || plan->fold) return false;
+  return falt_igemm_find_spans(r->source, plan->polyphase[0], &plan->evenly) &&
+         (!plan->evenly.groups || plan->groups % plan->evenly.polyphases == 0);
 }
 
 static bool take_spans(falt_igemm_plan *plan) {
-  const int phases = plan->evenly.phases;
-  falt_igemm_phase(*phase)[3] = falt_alloc((size_t)phases * sizeof *phase);
-  if (!phase) return false;
-  for (int i = 0; i < phases; i++) memcpy(phase[i], plan->phase[0], sizeof *phase);
-  plan->phase = phase;
-  plan->phases = phases;
-  if (plan->evenly.groups) plan->groups /= phases;
+  const int polyphases = plan->evenly.polyphases;
+  falt_igemm_polyphase(*polyphase)[3] = falt_alloc((size_t)polyphases * sizeof *polyphase);
+  if (!polyphase) return false;
+  for (int i = 0; i < polyphases; i++) memcpy(polyphase[i], plan->polyphase[0], sizeof *polyphase);
+  plan->polyphase = polyphase;
+  plan->polyphases = polyphases;
+  if (plan->evenly.groups) plan->groups /= polyphases;
   plan->spans = true;
   plan->piece = (falt_igemm_piece){.unit = VECTOR};
   return true;
@@ -324,7 +328,7 @@ static bool take_spans(falt_igemm_plan *plan) {
 
 static int64_t packed_bytes(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
   int64_t entries, bytes;
-  falt_igemm_place_phases(plan, r, NULL, &entries, &bytes);
+  falt_igemm_place_polyphases(plan, r, NULL, &entries, &bytes);
   return bytes;
 }
 
@@ -353,7 +357,7 @@ static bool choose_spans(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_
   }
   choose_tile(&spans, ask, r);
   const bool better = are_better(&spans, plan, ask, r);
-  falt_free(better ? plan->phase : spans.phase);
+  falt_free(better ? plan->polyphase : spans.polyphase);
   if (better) *plan = spans;
   return true;
 }
@@ -368,7 +372,7 @@ static bool make(falt_igemm_plan *plan, falt_ask *ask, const falt_igemm_roles *r
   plan->y_aligned = falt_igemm_channel_stride(r->result) == 1 &&
                     channels_of(plan, r->result) * falt_igemm_size_of(r->result) % VECTOR == 0 &&
                     falt_igemm_strides_divide(r->result, plan->merged, VECTOR / falt_igemm_size_of(r->result));
-  if (!find_phases(plan, ask, r)) return false;
+  if (!find_polyphases(plan, ask, r)) return false;
   plan->fold = needs_places(plan);
   choose_tile(plan, ask, r);
   if (find_spans(plan, r) && !choose_spans(plan, ask, r)) return false;

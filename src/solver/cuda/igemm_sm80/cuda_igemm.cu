@@ -9,9 +9,10 @@
 // step.
 //
 // Spans serve channels that are not a multiple of 16 bytes, if pixels are evenly spaced. Pixels, or groups, with the
-// same address offset modulo 16 bytes form one phase, and the filter is packed with the same offset. So all copies are
-// aligned words. The first words of a step contain channels of other pixels before its own, the last ones zeros behind;
-// the packed filter has zeros there. The channels before are cleared after they arrive, since they may be NaN.
+// same address offset modulo 16 bytes form one polyphase part, and the filter is packed with the same offset. So all
+// copies are aligned words. The first words of a step contain channels of other pixels before its own, the last ones
+// zeros behind; the packed filter has zeros there. The channels before are cleared after they arrive, since they may be
+// NaN.
 //
 // 3xTF32 for exact f32: both operands are split into two tf32, and the three large ones of the four products are
 // summed, the smallest first. H. Ootomo and R. Yokota, "Recovering single precision accuracy from Tensor Cores", 2022.
@@ -30,7 +31,7 @@
 //   GATHER                 0: pieces are contiguous; 1: elements are gathered one by one; n: n elements an entry
 //   FOLD FILL ONES SPANS   cuda_igemm_source.cuh's
 //   GROUP_BYTES GROUP_ROWS 0, or bytes and columns of each group; a step is one tap of several groups
-//   PHASES                 0: all outputs are one phase
+//   POLYPHASES                 0: all outputs are one polyphase part
 //   SPLIT_K                 1: a block sums a split-K slice of the depth; cuda_igemm_sum.cu adds them
 //   PROMOTE                steps between additions to the long sum; 0: none
 //   PLANAR                 1: NCHW output, else NHWC
@@ -392,7 +393,7 @@ __device__ inline void store_pixels(const Args &a, Acc acc, Desk &desk, int chan
 }
 
 // The sums of a split-K slice of the depth, as they are.
-__device__ inline void store_share(const Args &a, const Phase &p, const Acc acc, i64 row, int pixel, int channel) {
+__device__ inline void store_share(const Args &a, const Polyphase &p, const Acc acc, i64 row, int pixel, int channel) {
   const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
 #pragma unroll
   for (int i = 0; i < MT; i++)
@@ -410,12 +411,12 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm(const _
   // Swizzled blocks of rows begin at multiples of their size.
   char *memory = (char *)unaligned + (WGMMA ? -shared_address(unaligned) & 1023 : 0);
   const int warp = threadIdx.x / 32;
-#if PHASES
-  __shared__ Phase p;
-  if (threadIdx.x < sizeof p / 4) ((int *)&p)[threadIdx.x] = ((const int *)(a.phases + blockIdx.z))[threadIdx.x];
+#if POLYPHASES
+  __shared__ Polyphase p;
+  if (threadIdx.x < sizeof p / 4) ((int *)&p)[threadIdx.x] = ((const int *)(a.polyphases + blockIdx.z))[threadIdx.x];
   __syncthreads();
 #else
-  const Phase &p = a.phase;
+  const Polyphase &p = a.polyphase;
 #endif
   // Groups are contiguous in memory, so neighbouring blocks compute neighbouring groups.
   const int column = blockIdx.x % (a.channel_tiles * a.groups), first = blockIdx.x / (a.channel_tiles * a.groups) * BM;

@@ -6,7 +6,7 @@
 #include "mma.cuh"
 
 typedef long long i64;
-typedef falt_cuda_igemm_phase Phase;
+typedef falt_cuda_igemm_polyphase Polyphase;
 
 constexpr int size_of(int type) {
   return type == U8 || type == S8                                    ? 1
@@ -15,12 +15,12 @@ constexpr int size_of(int type) {
                                                                      : 4;
 }
 
-__device__ inline int quotient(unsigned n, const Phase &p, int axis) {
+__device__ inline int quotient(unsigned n, const Polyphase &p, int axis) {
   return (int)((unsigned long long)n * p.reciprocal[axis] >> p.shift[axis]);
 }
 
-// The coordinates of output i of a phase: image, then position along each axis.
-__device__ inline void locate(const Phase &p, int i, int q[4]) {
+// The coordinates of output i of a polyphase part: image, then position along each axis.
+__device__ inline void locate(const Polyphase &p, int i, int q[4]) {
   const int m = p.begin + i * p.apart;
   const int rows = quotient(m, p, 2), planes = quotient(rows, p, 1);
   q[3] = m - rows * p.out[2], q[2] = rows - planes * p.out[1];

@@ -3,7 +3,7 @@
 #pragma once
 
 // All pixels of a block, each computed once and read by the threads that copy its pieces.
-__device__ inline void find_pixels(const Args &a, const Phase &p, const char *source, int first, Pixel *pixels) {
+__device__ inline void find_pixels(const Args &a, const Polyphase &p, const char *source, int first, Pixel *pixels) {
   for (int i = threadIdx.x; i < BM; i += THREADS) pixels[i] = find_pixel(a.source, p, source, first + i);
   __syncthreads();
 }

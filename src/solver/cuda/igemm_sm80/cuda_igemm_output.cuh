@@ -12,7 +12,7 @@ struct Result {
   i64 y, r;  // elements: where the pixel's channels begin; NO_RESULT: there is no such pixel
 };
 
-__device__ inline Result find_result(const Args &a, const Phase &p, int m) {
+__device__ inline Result find_result(const Args &a, const Polyphase &p, int m) {
   Result result = {NO_RESULT, 0};
   int q[4];
   if (m >= p.pixels) return result;

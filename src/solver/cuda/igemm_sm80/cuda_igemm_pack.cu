@@ -6,13 +6,13 @@
 #include "args.h"
 
 typedef falt_cuda_igemm_pack_args Args;
-typedef falt_cuda_igemm_phase Phase;
+typedef falt_cuda_igemm_polyphase Polyphase;
 
 // The address of the element at depth k of row n, or none.
-__device__ inline const ELEMENT *find(const Args &a, const Phase &p, int n, int k) {
+__device__ inline const ELEMENT *find(const Args &a, const Polyphase &p, int n, int k) {
   const int group = n / a.rows, tap = k / a.span;
   const int s = tap % p.taps[2], r = tap / p.taps[2] % p.taps[1], t = tap / p.taps[2] / p.taps[1];
-  const int ahead = (p.lead + t * a.turn[0] + r * a.turn[1] + s * a.turn[2] & 15) / (int)sizeof(ELEMENT);
+  const int ahead = (p.lead + t * a.lead_step[0] + r * a.lead_step[1] + s * a.lead_step[2] & 15) / (int)sizeof(ELEMENT);
   const int channel = k % a.span - ahead - group * a.channels;
   if (t >= p.taps[0] || channel < 0 || channel >= a.channels) return nullptr;
   const long long at = (p.from[0] + t * p.pace[0]) * a.w_axis[0] + (p.from[1] + r * p.pace[1]) * a.w_axis[1] +
@@ -30,7 +30,7 @@ __device__ inline void split(unsigned *high, float *low) {
 }
 
 extern "C" __global__ void __launch_bounds__(256) falt_igemm_pack(const __grid_constant__ Args a) {
-  const Phase &p = a.phases ? a.phases[blockIdx.z] : a.phase;
+  const Polyphase &p = a.polyphases ? a.polyphases[blockIdx.z] : a.polyphase;
   const int depth = p.steps * (a.step_bytes / (int)sizeof(ELEMENT)), rows = a.rows * a.merged;
   const long long count = (long long)depth * rows;
   ELEMENT *b = (ELEMENT *)((char *)a.b + p.b) + blockIdx.y * count;

@@ -15,12 +15,12 @@ static void start_pack(const falt_plan *base, const void *from, void *to, void *
   args.b = to;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->pack, plan->pack_blocks, {256, 1}, 0, stream};
-  const int blocks_yz[2] = {plan->groups, plan->phases};
+  const int blocks_yz[2] = {plan->groups, plan->polyphases};
   falt_gpu_start_grid(plan->cuda.base.device->gpu, &launch, blocks_yz, 1, parameters);
 }
 
 static void start_sum(const falt_igemm_plan *plan, void **parameters, void *stream) {
-  const int64_t results = (int64_t)plan->args.phase.pixels * plan->args.channels;
+  const int64_t results = (int64_t)plan->args.polyphase.pixels * plan->args.channels;
   const falt_gpu_launch launch = {plan->cuda.sum, falt_ceil_div(results, 256), {256, 1}, 0, stream};
   const int blocks_yz[2] = {plan->groups, 1};
   falt_gpu_start_early(plan->cuda.base.device->gpu, &launch, blocks_yz, parameters);
@@ -48,7 +48,7 @@ void falt_igemm_execute(const falt_plan *base, const falt_operands *o) {
                                   {32 * plan->tile.warps[0] * plan->tile.warps[1], 1},
                                   plan->tile.shared_bytes,
                                   o->stream};
-  const int blocks_yz[2] = {plan->tile.split_k, plan->phases};
+  const int blocks_yz[2] = {plan->tile.split_k, plan->polyphases};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
   if (plan->tile.split_k > 1) start_sum(plan, parameters, o->stream);
 }
@@ -59,47 +59,48 @@ static bool fills(const falt_problem *p) {
   return p->operation == FALT_FORWARD && p->boundary_value != 0;
 }
 
-static bool fill_table(const falt_igemm_plan *plan, const falt_igemm_roles *r, const falt_cuda_igemm_phase *device,
+static bool fill_table(const falt_igemm_plan *plan, const falt_igemm_roles *r, const falt_cuda_igemm_polyphase *device,
                        char *table) {
   falt_igemm_depth depth = falt_igemm_depth_of(plan, r);
-  for (int i = 0; i < plan->phases; i++) {
+  for (int i = 0; i < plan->polyphases; i++) {
     depth.entries = (int64_t)device[i].steps * falt_igemm_step_pieces(plan);
     falt_cuda_igemm_place *places = (falt_cuda_igemm_place *)(void *)table + device[i].table;
     falt_cuda_igemm_entry *entries = (falt_cuda_igemm_entry *)(void *)table + device[i].table;
-    if (!(plan->fold    ? falt_igemm_places(&depth, plan->phase[i], places)
-          : plan->spans ? falt_igemm_spans(&depth, plan->phase[i], device[i].lead, entries)
-                        : falt_igemm_entries(&depth, plan->phase[i], entries)))
+    if (!(plan->fold    ? falt_igemm_places(&depth, plan->polyphase[i], places)
+          : plan->spans ? falt_igemm_spans(&depth, plan->polyphase[i], device[i].lead, entries)
+                        : falt_igemm_entries(&depth, plan->polyphase[i], entries)))
       return false;
   }
   return true;
 }
 
-/* The constant, phases and table, in one piece of the GPU's memory. */
+/* The constant, polyphase parts and table, in one piece of the GPU's memory. */
 static falt_status upload_tables(falt_igemm_plan *plan, const falt_igemm_roles *r) {
   const double constant = plan->cuda.base.problem.boundary_value;
   int64_t entries, bytes;
-  falt_igemm_place_phases(plan, r, NULL, &entries, &bytes);
-  const size_t phases_at = VECTOR, phase_bytes = (size_t)plan->phases * sizeof(falt_cuda_igemm_phase);
-  const size_t table_at = (size_t)falt_round_up((int64_t)(phases_at + phase_bytes), VECTOR);
+  falt_igemm_place_polyphases(plan, r, NULL, &entries, &bytes);
+  const size_t polyphases_at = VECTOR, polyphase_bytes = (size_t)plan->polyphases * sizeof(falt_cuda_igemm_polyphase);
+  const size_t table_at = (size_t)falt_round_up((int64_t)(polyphases_at + polyphase_bytes), VECTOR);
   const size_t all = table_at + (size_t)(entries + falt_igemm_step_pieces(plan)) *
                                     /* a step more is read than used */ (plan->fold ? sizeof(falt_cuda_igemm_place)
                                                                                     : sizeof(falt_cuda_igemm_entry));
   char *host = falt_alloc_zero(all);
   if (!host) return falt_fail(FALT_NO_MEMORY, "cuda-igemm: memory ran out");
-  falt_cuda_igemm_phase *device = (falt_cuda_igemm_phase *)(void *)(host + phases_at);
-  falt_igemm_place_phases(plan, r, device, &entries, &bytes);
+  falt_cuda_igemm_polyphase *device = (falt_cuda_igemm_polyphase *)(void *)(host + polyphases_at);
+  falt_igemm_place_polyphases(plan, r, device, &entries, &bytes);
   for (int64_t i = 0; i < VECTOR / falt_igemm_size_of(r->source); i++) falt_store(host, r->source->type, i, constant);
   const falt_status status = fill_table(plan, r, device, host + table_at)
                                  ? falt_cuda_upload(plan->cuda.base.device->gpu, &plan->cuda.memory, host, all)
                                  : falt_fail(FALT_NO_SOLVER, "cuda-igemm: a window is larger than 2 GB");
-  plan->args.phase = plan->pack_args.phase = device[0];
+  plan->args.polyphase = plan->pack_args.polyphase = device[0];
   falt_free(host);
   if (status != FALT_OK) return status;
   char *memory = plan->cuda.memory;
   plan->args.source.fill = memory;
   plan->args.source.table = memory + table_at;
-  if (plan->phases > 1)
-    plan->args.phases = plan->pack_args.phases = (const falt_cuda_igemm_phase *)(void *)(memory + phases_at);
+  if (plan->polyphases > 1)
+    plan->args.polyphases = plan->pack_args.polyphases =
+        (const falt_cuda_igemm_polyphase *)(void *)(memory + polyphases_at);
   return FALT_OK;
 }
 
@@ -125,7 +126,7 @@ static void add_defines(const falt_igemm_plan *plan, const falt_igemm_roles *r, 
   falt_cuda_define(kernel, "GROUP_BYTES=%d",
                    plan->merged > 1 ? (int)(r->source->size[FALT_C] * falt_igemm_size_of(r->source)) : 0);
   falt_cuda_define(kernel, "GROUP_ROWS=%d", (int)(plan->merged > 1 ? r->result->size[FALT_C] : 0));
-  falt_cuda_define(kernel, "PHASES=%d", plan->phases > 1);
+  falt_cuda_define(kernel, "POLYPHASES=%d", plan->polyphases > 1);
   falt_cuda_define(kernel, "SPLIT_K=%d", t->split_k > 1);
   falt_cuda_define(kernel, "PROMOTE=%d", t->promote);
   falt_cuda_define(kernel, "PLANAR=%d", plan->planar);
@@ -153,7 +154,7 @@ falt_status falt_igemm_ready(falt_plan *base) {
   if (plan->tile.split_k > 1) FALT_TRY(ready_sum(plan, &r));
   FALT_TRY(upload_tables(plan, &r));
   FALT_TRY(falt_cuda_plan_pack_filter(&plan->cuda, plan->filter_bytes, start_pack));
-  falt_free(plan->phase);
-  plan->phase = NULL;
+  falt_free(plan->polyphase);
+  plan->polyphase = NULL;
   return FALT_OK;
 }

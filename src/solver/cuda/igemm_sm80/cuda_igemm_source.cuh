@@ -18,7 +18,7 @@ struct Pixel {
   int at[FOLD ? 3 : 1];
 };
 
-__device__ inline unsigned bits_along(const Source &a, const Phase &p, int axis, int at, int first) {
+__device__ inline unsigned bits_along(const Source &a, const Polyphase &p, int axis, int at, int first) {
   unsigned bits = 0;
 #pragma unroll 1
   for (int i = 0; i < p.taps[axis]; i++)
@@ -26,7 +26,7 @@ __device__ inline unsigned bits_along(const Source &a, const Phase &p, int axis,
   return bits << first;
 }
 
-__device__ inline Pixel find_pixel(const Source &a, const Phase &p, const char *data, int m) {
+__device__ inline Pixel find_pixel(const Source &a, const Polyphase &p, const char *data, int m) {
   Pixel pixel = {data, 0};
   int q[4];
   if (m >= p.pixels) return pixel;

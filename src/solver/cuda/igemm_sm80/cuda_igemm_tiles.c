@@ -48,7 +48,7 @@ static int blocks_of(const falt_igemm_shape *s, const falt_machine *m, const fal
 
 static bool is_possible(const falt_igemm_shape *s, const falt_machine *m, const falt_igemm_tile *t) {
   const int chunks = t->row / 16, threads = threads_of(t);
-  if (t->shared_bytes + (int)sizeof(falt_cuda_igemm_phase) > m->arch->block_shared || t->blocks < 1) return false;
+  if (t->shared_bytes + (int)sizeof(falt_cuda_igemm_polyphase) > m->arch->block_shared || t->blocks < 1) return false;
   if (s->gather) {
     const int parts = threads / t->bm; /* of a step's chunks in registers of a thread */
     return threads % t->bm == 0 && chunks % parts == 0 && chunks / parts * 16 / s->x_bytes <= 32;

@@ -137,23 +137,23 @@ static falt_igemm_axis axis_of(const falt_problem *p, int i) {
                            .pad = p->axis[i].pad[0]};
 }
 
-static const falt_igemm_phase one_tap[3] = {{.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}};
+static const falt_igemm_polyphase one_tap[3] = {{.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}, {.taps = 1, .pace = 1}};
 
-static void find_phase(const wgrad_plan *plan, falt_igemm_phase phase[3]) {
+static void find_polyphase(const wgrad_plan *plan, falt_igemm_polyphase polyphase[3]) {
   for (int i = 0; i < 3; i++) {
     const falt_igemm_axis axis = axis_of(&plan->cuda.base.problem, i);
-    phase[i] = falt_igemm_forward(&axis);
+    polyphase[i] = falt_igemm_forward(&axis);
   }
 }
 
 /* The pixels, and the taps that one factor has at each. */
-static falt_cuda_igemm_phase device_phase(const falt_problem *p, const falt_igemm_phase phase[3]) {
-  falt_cuda_igemm_phase d = {.pixels = (int)pixels_of(p), .apart = 1};
+static falt_cuda_igemm_polyphase device_polyphase(const falt_problem *p, const falt_igemm_polyphase polyphase[3]) {
+  falt_cuda_igemm_polyphase d = {.pixels = (int)pixels_of(p), .apart = 1};
   for (int i = 0; i < 3; i++) {
     d.out[i] = (int)p->output.size[FALT_D + i];
-    d.first[i] = (int)phase[i].first;
-    d.delta[i] = (int)phase[i].delta;
-    d.taps[i] = (int)phase[i].taps;
+    d.first[i] = (int)polyphase[i].first;
+    d.delta[i] = (int)polyphase[i].delta;
+    d.taps[i] = (int)polyphase[i].taps;
     falt_igemm_divisor(d.out[i], &d.reciprocal[i], &d.shift[i]);
   }
   return d;
@@ -164,12 +164,12 @@ static bool set_args(wgrad_plan *plan, falt_ask *ask) {
   const falt_tensor *w = &p->filter;
   const falt_igemm_wgrad_tile *t = &plan->tile;
   falt_cuda_igemm_wgrad_args *a = &plan->args;
-  falt_igemm_phase phase[3];
-  find_phase(plan, phase);
+  falt_igemm_polyphase polyphase[3];
+  find_polyphase(plan, polyphase);
   *a = (falt_cuda_igemm_wgrad_args){.y = falt_igemm_source_of(p, &p->output, plan->merged),
                                     .x = falt_igemm_source_of(p, &p->input, plan->merged),
-                                    .y_phase = device_phase(p, one_tap),
-                                    .x_phase = device_phase(p, phase),
+                                    .y_polyphase = device_polyphase(p, one_tap),
+                                    .x_polyphase = device_polyphase(p, polyphase),
                                     .tile = {t->bm, t->bn},
                                     .row_tiles = (int)falt_ceil_div(rows_of(plan), t->bm),
                                     .column_tiles = (int)falt_ceil_div(columns_of(plan), t->bn),
@@ -215,10 +215,10 @@ static falt_igemm_depth depth_of(const wgrad_plan *plan, int which) {
                             .channel_bytes = source->channel};
 }
 
-static bool fill_table(const wgrad_plan *plan, int which, const falt_igemm_phase phase[3], char *table) {
+static bool fill_table(const wgrad_plan *plan, int which, const falt_igemm_polyphase polyphase[3], char *table) {
   const falt_igemm_depth depth = depth_of(plan, which);
-  return plan->fold ? falt_igemm_places(&depth, phase, (falt_cuda_igemm_place *)(void *)table)
-                    : falt_igemm_entries(&depth, phase, (falt_cuda_igemm_entry *)(void *)table);
+  return plan->fold ? falt_igemm_places(&depth, polyphase, (falt_cuda_igemm_place *)(void *)table)
+                    : falt_igemm_entries(&depth, polyphase, (falt_cuda_igemm_entry *)(void *)table);
 }
 
 /* The entry behind the taps becomes a one, which sums y alone. */
@@ -231,9 +231,9 @@ static void add_one(const wgrad_plan *plan, char *table) {
 }
 
 static bool fill_tables(const wgrad_plan *plan, char *y, char *x) {
-  falt_igemm_phase phase[3];
-  find_phase(plan, phase);
-  if (!fill_table(plan, Y, one_tap, y) || !fill_table(plan, X, phase, x)) return false;
+  falt_igemm_polyphase polyphase[3];
+  find_polyphase(plan, polyphase);
+  if (!fill_table(plan, Y, one_tap, y) || !fill_table(plan, X, polyphase, x)) return false;
   if (plan->cuda.base.problem.has_bias) add_one(plan, x);
   return true;
 }

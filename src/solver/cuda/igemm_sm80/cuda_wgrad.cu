@@ -134,8 +134,8 @@ struct Feed {
 #pragma unroll 1
     for (int i = threadIdx.x; i < BATCH * PIXELS; i += THREADS) {
       const int step = batch * BATCH + i / PIXELS, at = i % PIXELS, pixel = first + step * PIXELS + at;
-      pixels_of(step).y[at] = find_pixel(a.y, a.y_phase, y, pixel);
-      pixels_of(step).x[at] = find_pixel(a.x, a.x_phase, x, pixel);
+      pixels_of(step).y[at] = find_pixel(a.y, a.y_polyphase, y, pixel);
+      pixels_of(step).x[at] = find_pixel(a.x, a.x_polyphase, x, pixel);
     }
   }
   __device__ inline void load(const Args &a, int step, unsigned stage) {
@@ -229,7 +229,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_igemm_wgrad(c
   const unsigned shared = shared_address(memory);
   const int group = blockIdx.z, warp = threadIdx.x / 32;
   const int first_row = blockIdx.x % a.row_tiles * BM, first_column = blockIdx.x / a.row_tiles * BN;
-  const int begin = blockIdx.y * a.slice_steps, all = (a.x_phase.pixels + PIXELS - 1) / PIXELS;
+  const int begin = blockIdx.y * a.slice_steps, all = (a.x_polyphase.pixels + PIXELS - 1) / PIXELS;
   const int steps = min(a.slice_steps, all - begin);
   const unsigned y_rows = shared + warp / WARPS_N * WM * SIZE_X;
   const unsigned x_columns = shared + PIXELS * PITCH_Y + warp % WARPS_N * WN * SIZE_X;

@@ -18,7 +18,7 @@ enum { LINE = 128 };
 typedef struct igemm_plan {
   falt_cuda_plan cuda;
   falt_igemm_sm90_problem layer;
-  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+  falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
   falt_igemm_sm90_work work;
   falt_igemm_sm90_tile tile;
   int planar; /* pixels that are stored as one where they are contiguous; 0: channels do */
@@ -28,7 +28,7 @@ typedef struct igemm_plan {
 /* The kernel's arguments, in their order. */
 typedef struct launch_args {
   falt_cuda_igemm_sm90_args args;
-  falt_cuda_igemm_sm90_phase phase[FALT_IGEMM_SM90_PHASES];
+  falt_cuda_igemm_sm90_polyphase polyphase[FALT_IGEMM_SM90_POLYPHASES];
 } launch_args;
 
 /* ---- maps */
@@ -70,37 +70,37 @@ static falt_gpu_map pixels_of(const igemm_plan *plan, const falt_tensor *t, void
   return m;
 }
 
-/* The source of a phase. */
-static falt_gpu_map source_of(const igemm_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
+/* The source of a polyphase part. */
+static falt_gpu_map source_of(const igemm_plan *plan, const falt_igemm_sm90_polyphase *polyphase, const falt_tensor *t,
                               void *data, int pixels) {
   falt_gpu_map m = pixels_of(plan, t, data, pixels);
   for (int i = 0; i < plan->layer.axes; i++) {
-    m.lower[i] = phase->axis[2 - i].corner;
-    m.upper[i] = phase->last[2 - i];
-    m.pace[1 + i] = (uint32_t)phase->axis[2 - i].stride;
+    m.lower[i] = polyphase->axis[2 - i].corner;
+    m.upper[i] = polyphase->last[2 - i];
+    m.pace[1 + i] = (uint32_t)polyphase->axis[2 - i].stride;
   }
   return m;
 }
 
-/* The output of a phase, in boxes of 64 pixels. */
-static falt_gpu_map results_of(const igemm_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
+/* The output of a polyphase part, in boxes of 64 pixels. */
+static falt_gpu_map results_of(const igemm_plan *plan, const falt_igemm_sm90_polyphase *polyphase, const falt_tensor *t,
                                void *data) {
   falt_gpu_map m = pixels_of(plan, t, data, 64);
   int64_t first = 0;
   for (int i = 0; i < 3; i++)
-    if (phase->first[i] > 0) first += phase->first[i] * t->stride[FALT_D + i];
+    if (polyphase->first[i] > 0) first += polyphase->first[i] * t->stride[FALT_D + i];
   m.data = (char *)data + first * (int64_t)falt_type_size(t->type);
   for (int i = 0; i < plan->layer.axes; i++) {
-    m.size[1 + i] = (uint64_t)phase->axis[2 - i].pixels;
-    m.stride[1 + i] *= m.size[1 + i] > 1 ? (uint64_t)phase->pace[2 - i] : 1;
+    m.size[1 + i] = (uint64_t)polyphase->axis[2 - i].pixels;
+    m.stride[1 + i] *= m.size[1 + i] > 1 ? (uint64_t)polyphase->pace[2 - i] : 1;
   }
   return m;
 }
 
 /* The same for an NCHW tensor. */
-static falt_cuda_lines lines_of(const igemm_plan *plan, const falt_igemm_sm90_phase *phase, const falt_tensor *t,
-                                void *data) {
-  const falt_gpu_map m = results_of(plan, phase, t, data);
+static falt_cuda_lines lines_of(const igemm_plan *plan, const falt_igemm_sm90_polyphase *polyphase,
+                                const falt_tensor *t, void *data) {
+  const falt_gpu_map m = results_of(plan, polyphase, t, data);
   const int64_t size = (int64_t)falt_type_size(t->type);
   falt_cuda_lines l = {.data = m.data, .channel = t->stride[FALT_C], .stride = {0, 0, 0, t->stride[FALT_N]}};
   for (int i = 0; i < plan->layer.axes; i++) l.stride[i] = (int64_t)m.stride[1 + i] / size;
@@ -111,13 +111,13 @@ static falt_cuda_lines lines_of(const igemm_plan *plan, const falt_igemm_sm90_ph
 static falt_gpu_map filter_of(const igemm_plan *plan, void *data) {
   const falt_tensor *w = &plan->cuda.base.problem.filter;
   const falt_igemm_sm90_problem *layer = &plan->layer;
-  const bool outputs_first = layer->turned == (layer->operation == FALT_IGEMM_SM90_FORWARD);
+  const bool outputs_first = layer->transposed == (layer->operation == FALT_IGEMM_SM90_FORWARD);
   const int inner = outputs_first ? FALT_K : FALT_C, outer = outputs_first ? FALT_C : FALT_K;
   const int dims[5] = {inner, FALT_W, FALT_H, FALT_D, outer};
   falt_gpu_map m = {.type = w->type, .rank = 5, .data = data};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, w, dims[i]);
   m.box[0] = FALT_IGEMM_SM90_SPAN;
-  m.box[4] = layer->turned ? FALT_IGEMM_SM90_SPAN : (uint32_t)(plan->tile.columns / plan->tile.cluster);
+  m.box[4] = layer->transposed ? FALT_IGEMM_SM90_SPAN : (uint32_t)(plan->tile.columns / plan->tile.cluster);
   return m;
 }
 
@@ -151,8 +151,8 @@ static void fill_args(const igemm_plan *plan, const falt_operands *o, falt_cuda_
   if (p->has_bias) a->epilogue.bias = o->bias;
 }
 
-/* The advance of a number of pixels along each axis of a phase, and in images. */
-static void fill_span(const igemm_plan *plan, int pixels, falt_cuda_igemm_sm90_phase *to) {
+/* The advance of a number of pixels along each axis of a polyphase part, and in images. */
+static void fill_span(const igemm_plan *plan, int pixels, falt_cuda_igemm_sm90_polyphase *to) {
   const int axes = plan->layer.axes;
   for (int i = 0; i < axes; i++) {
     to->span[i] = pixels % to->axis[2 - i].pixels;
@@ -161,7 +161,8 @@ static void fill_span(const igemm_plan *plan, int pixels, falt_cuda_igemm_sm90_p
   to->span[axes] = pixels;
 }
 
-static void fill_phase(const igemm_plan *plan, const falt_igemm_sm90_phase *from, falt_cuda_igemm_sm90_phase *to) {
+static void fill_polyphase(const igemm_plan *plan, const falt_igemm_sm90_polyphase *from,
+                           falt_cuda_igemm_sm90_polyphase *to) {
   const int64_t group = (int64_t)falt_igemm_sm90_rows(&plan->tile) * plan->tile.cluster;
   const int64_t image = from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
   const int64_t pixels = plan->layer.batch * (plan->lines ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
@@ -186,39 +187,39 @@ static bool by_lines(const igemm_plan *plan) {
   return (plan->planar && !by_boxes(plan)) || plan->tile.cluster_k > 1 || plan->tile.rows || plan->tile.whole;
 }
 
-/* Forward and backward data: from x to y, from dy to dx, phase by phase. */
+/* Forward and backward data: from x to y, from dy to dx, polyphase part by polyphase part. */
 static void fill_data(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *from = falt_problem_factor(p, 0), *to = falt_problem_result(p);
   void *source = falt_cuda_element(falt_factor_data(p->operation, o, 0), from),
        *out = falt_cuda_element(falt_result_data(p->operation, o), to);
-  for (int i = 0; i < plan->work.phases; i++) {
-    fill_phase(plan, &plan->phases[i], &l->phase[i]);
+  for (int i = 0; i < plan->work.polyphases; i++) {
+    fill_polyphase(plan, &plan->polyphases[i], &l->polyphase[i]);
     encode(plan,
            plan->lines ? falt_map_planes(from, source, FALT_IGEMM_SM90_SPAN)
-                       : source_of(plan, &plan->phases[i], from, source, falt_igemm_sm90_rows(&plan->tile)),
-           &l->phase[i].source);
+                       : source_of(plan, &plan->polyphases[i], from, source, falt_igemm_sm90_rows(&plan->tile)),
+           &l->polyphase[i].source);
     if (by_lines(plan))
-      l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
+      l->polyphase[i].lines = lines_of(plan, &plan->polyphases[i], to, out);
     else
-      encode(
-          plan,
-          plan->planar ? falt_map_planes(to, out, FALT_IGEMM_SM90_SPAN) : results_of(plan, &plan->phases[i], to, out),
-          &l->phase[i].out);
+      encode(plan,
+             plan->planar ? falt_map_planes(to, out, FALT_IGEMM_SM90_SPAN)
+                          : results_of(plan, &plan->polyphases[i], to, out),
+             &l->polyphase[i].out);
   }
-  for (int i = plan->work.phases; i < plan->work.phases + plan->work.zeros; i++) {
-    fill_phase(plan, &plan->phases[i], &l->phase[i]);
-    l->phase[i].lines = lines_of(plan, &plan->phases[i], to, out);
+  for (int i = plan->work.polyphases; i < plan->work.polyphases + plan->work.zeros; i++) {
+    fill_polyphase(plan, &plan->polyphases[i], &l->polyphase[i]);
+    l->polyphase[i].lines = lines_of(plan, &plan->polyphases[i], to, out);
   }
   encode(plan, filter_of(plan, falt_cuda_plan_filter(&plan->cuda, o)), &l->args.other);
   if (!p->has_residual) return;
   void *residual = falt_cuda_element(o->residual, &p->residual);
   if (by_lines(plan))
-    l->args.residual_lines = lines_of(plan, plan->phases, &p->residual, residual);
+    l->args.residual_lines = lines_of(plan, plan->polyphases, &p->residual, residual);
   else
     encode(plan,
            plan->planar ? falt_map_planes(&p->residual, residual, FALT_IGEMM_SM90_SPAN)
-                        : results_of(plan, plan->phases, &p->residual, residual),
+                        : results_of(plan, plan->polyphases, &p->residual, residual),
            &l->args.residual);
 }
 
@@ -231,18 +232,18 @@ static falt_cuda_lines taps_of(const falt_tensor *w, int axes, void *data) {
 
 static void fill_filter(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
   const falt_problem *p = &plan->cuda.base.problem;
-  fill_phase(plan, plan->phases, l->phase);
+  fill_polyphase(plan, plan->polyphases, l->polyphase);
   void *input = falt_cuda_element(o->input, &p->input), *output = falt_cuda_element(o->output, &p->output);
   encode(plan,
          plan->lines == 2 ? falt_map_planes(&p->input, input, FALT_IGEMM_SM90_SPAN)
-                          : source_of(plan, plan->phases, &p->input, input, FALT_IGEMM_SM90_SPAN),
-         &l->phase->source);
+                          : source_of(plan, plan->polyphases, &p->input, input, FALT_IGEMM_SM90_SPAN),
+         &l->polyphase->source);
   encode(plan,
          plan->lines ? falt_map_planes(&p->output, output, FALT_IGEMM_SM90_SPAN)
                      : pixels_of(plan, &p->output, output, FALT_IGEMM_SM90_SPAN),
          &l->args.other);
   if (!plan->tile.workspace)
-    l->phase->lines = taps_of(&p->filter, plan->layer.axes, falt_cuda_element(o->filter, &p->filter));
+    l->polyphase->lines = taps_of(&p->filter, plan->layer.axes, falt_cuda_element(o->filter, &p->filter));
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
@@ -254,7 +255,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     fill_filter(plan, o, &l);
   else
     fill_data(plan, o, &l);
-  void *parameters[] = {&l.args, l.phase};
+  void *parameters[] = {&l.args, l.polyphase};
   const falt_gpu_launch launch = {plan->cuda.function,
                                   t->clusters * t->cluster * t->cluster_k,
                                   {128 * (t->consumers + 1), 1},
@@ -281,7 +282,7 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->lines) falt_text_add(text, " lines=%d", plan->lines);
   if (by_boxes(plan)) falt_text_add(text, " boxes");
   if (plan->planar) falt_text_add(text, " planar=%d", plan->planar);
-  if (plan->work.phases > 1) falt_text_add(text, " phases=%d", plan->work.phases);
+  if (plan->work.polyphases > 1) falt_text_add(text, " polyphases=%d", plan->work.polyphases);
   if (plan->work.zeros) falt_text_add(text, " zeros=%d", plan->work.zeros);
   if (t->workspace) falt_text_add(text, " split-k=%d", t->split_k);
   falt_text_add(text, ")");
@@ -408,7 +409,7 @@ static void describe(const falt_problem *p, falt_igemm_sm90_problem *layer) {
       layer->axes = 3 - i;
   }
   const int summed = p->operation == FALT_FORWARD ? FALT_C : FALT_K;
-  layer->turned = p->operation != FALT_BACKWARD_FILTER && !falt_map_takes(&p->filter, summed);
+  layer->transposed = p->operation != FALT_BACKWARD_FILTER && !falt_map_takes(&p->filter, summed);
 }
 
 static void add_defines(const igemm_plan *plan, falt_cuda_kernel *kernel) {
@@ -423,7 +424,7 @@ static void add_defines(const igemm_plan *plan, falt_cuda_kernel *kernel) {
       {"SCALED", p->has_scale},
       {"BIASED", p->has_bias},
       {"RESIDUAL", p->has_residual},
-      {"TURN_B", by_filter ? plan->lines < 2 : plan->layer.turned},
+      {"TRANSPOSED_B", by_filter ? plan->lines < 2 : plan->layer.transposed},
       {"CONSUMERS", t->consumers},
       {"WG_ROWS", t->wg_rows},
       {"COLUMNS", t->columns},
@@ -433,7 +434,7 @@ static void add_defines(const igemm_plan *plan, falt_cuda_kernel *kernel) {
       {"BUFFERS", t->buffers},
       {"CLUSTER", t->cluster},
       {"RESIDENT", t->resident},
-      {"PHASES", plan->work.phases},
+      {"POLYPHASES", plan->work.polyphases},
       {"ZEROS", plan->work.zeros},
       {"CLUSTER_K", t->cluster_k},
       {"OVER", t->over},
@@ -475,9 +476,9 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   plan->layer.workspace = ask->budget->max_workspace;
   plan->planar = planar_unit(ask->problem);
   plan->lines = lines_read(ask->problem);
-  const char *why = falt_igemm_sm90_phases(&plan->layer, plan->phases, &count);
+  const char *why = falt_igemm_sm90_polyphases(&plan->layer, plan->polyphases, &count);
   if (why) return why;
-  plan->work = falt_igemm_sm90_work_of(&plan->layer, plan->phases, count);
+  plan->work = falt_igemm_sm90_work_of(&plan->layer, plan->polyphases, count);
   if (!falt_igemm_sm90_choose(&plan->layer, &plan->work, &machine, &plan->tile)) return "no tile fits";
   base->cost.seconds = plan->tile.seconds;
   base->workspace = plan->tile.workspace;

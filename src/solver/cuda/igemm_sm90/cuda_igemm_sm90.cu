@@ -27,7 +27,7 @@
 //   TYPE_Y                    number of falt_type of the output
 //   ACTIVATION                number of falt_activation
 //   SCALED BIASED RESIDUAL    1: the epilogue has a scale, a bias, a residual
-//   TURN_B                    1: the columns of the filter are contiguous, not its depth
+//   TRANSPOSED_B                    1: the columns of the filter are contiguous, not its depth
 //   CONSUMERS                 warpgroups that multiply
 //   WG_ROWS COLUMNS           rows of a warpgroup, columns of a tile. As the instruction takes 64 rows and a width that
 //                             wgmma.cuh has, rows are 64 or 128 and columns such a width; SWAPPED: the other way round
@@ -39,7 +39,7 @@
 //   BUFFERS                   output buffers of each warpgroup, of 64 lines
 //   CLUSTER                   blocks of a cluster, 1 or 2
 //   RESIDENT                  steps whose filter slice stays in shared memory; 0: it is loaded for each tile
-//   PHASES                    polyphase parts of the stride that have tiles
+//   POLYPHASES                    polyphase parts of the stride that have tiles
 //   ZEROS                     polyphase parts without taps, which have no tiles
 //   CLUSTER_K                 cluster split-K: blocks that share the depth of a tile, 1 to 8
 //   OVER                      1: the sums of slices reuse the memory of the ring after the last product
@@ -64,9 +64,9 @@
 
 typedef long long i64;
 typedef falt_cuda_igemm_sm90_args Args;
-typedef falt_cuda_igemm_sm90_phase Phase;
-struct Phases {
-  Phase phase[PHASES + ZEROS];
+typedef falt_cuda_igemm_sm90_polyphase Polyphase;
+struct Polyphases {
+  Polyphase polyphase[POLYPHASES + ZEROS];
 };
 
 constexpr bool BY_FILTER = OPERATION == 2, SLICED = CLUSTER_K > 1 || (BY_FILTER && !KEEPS);
@@ -92,8 +92,8 @@ constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memor
 constexpr int GROUP = CLUSTER * CLUSTER_K;              // blocks that share a tile or have adjacent tiles
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
-static_assert(!TURN_B || COLUMNS % (64 * CLUSTER) == 0, "contiguous columns are loaded by 64");
-static_assert(!BY_FILTER || TURN_B != (LINES == 2), "channels are contiguous, or pixels");
+static_assert(!TRANSPOSED_B || COLUMNS % (64 * CLUSTER) == 0, "contiguous columns are loaded by 64");
+static_assert(!BY_FILTER || TRANSPOSED_B != (LINES == 2), "channels are contiguous, or pixels");
 static_assert(!KEEPS || !(RESIDENT || SWAPPED || PINGPONG), "of sums that are cut all fetch all");
 static_assert(!SLICED || !(KEEPS || RESIDENT || SWAPPED || PINGPONG || CLUSTER > 1), "each fetches its own part");
 static_assert(SLICED || !OVER, "other sums are not in shared memory");
@@ -125,7 +125,7 @@ struct Shared {
 };
 
 // A place in the ring.
-struct Turn {
+struct PipelineState {
   int stage = 0, parity = 0;
   __device__ void skip(int count) {
     const int to = stage + count;
@@ -140,23 +140,23 @@ struct Turn {
 // ---- tiles
 
 struct Tile {
-  int phase, row, column, begin, end;  // in elements; the steps of its sum
+  int polyphase, row, column, begin, end;  // in elements; the steps of its sum
 };
 
-__device__ inline int steps_of(const Args &a, const Phase &p) {
+__device__ inline int steps_of(const Args &a, const Polyphase &p) {
   return p.axis[0].taps * p.axis[1].taps * p.axis[2].taps * a.span_blocks;
 }
 
 // `rank`: of the block in its cluster, here and below. k_rank selects the part of the depth; blocks that share a tile
 // have the same rank modulo CLUSTER.
-__device__ inline bool tile_at(const Args &a, const Phases &phases, long long work, int rank, Tile &tile) {
+__device__ inline bool tile_at(const Args &a, const Polyphases &polyphases, long long work, int rank, Tile &tile) {
   const int k_rank = rank / CLUSTER;
   rank %= CLUSTER;
   if (work >= a.clusters_work) return false;
   if (BY_FILTER) {
-    const int tiles = phases.phase[0].row_tiles / CLUSTER * a.column_tiles;
+    const int tiles = polyphases.polyphase[0].row_tiles / CLUSTER * a.column_tiles;
     const int split = (int)(work / tiles), one = (int)(work % tiles), part = split * CLUSTER_K + k_rank;
-    tile.phase = split;
+    tile.polyphase = split;
     tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
     tile.column = one % a.column_tiles * COLUMNS;
     tile.begin = (int)((long long)part * a.steps / (a.split_k * CLUSTER_K));
@@ -164,22 +164,22 @@ __device__ inline bool tile_at(const Args &a, const Phases &phases, long long wo
     return true;
   }
   int one = (int)work;
-  tile.phase = 0;
-  if (PHASES > 1) {
-    const int place = min(one / (PHASES * a.place_tiles), a.places);
-    one -= place * PHASES * a.place_tiles;
-    while (tile.phase + 1 < PHASES) {
-      const int all = phases.phase[tile.phase].row_tiles / CLUSTER * a.column_tiles;
+  tile.polyphase = 0;
+  if (POLYPHASES > 1) {
+    const int place = min(one / (POLYPHASES * a.place_tiles), a.places);
+    one -= place * POLYPHASES * a.place_tiles;
+    while (tile.polyphase + 1 < POLYPHASES) {
+      const int all = polyphases.polyphase[tile.polyphase].row_tiles / CLUSTER * a.column_tiles;
       const int tiles = place < a.places ? a.place_tiles : all - place * a.place_tiles;
       if (one < tiles) break;
       one -= tiles;
-      tile.phase++;
+      tile.polyphase++;
     }
     one += place * a.place_tiles;
   }
   tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
   tile.column = one % a.column_tiles * COLUMNS;
-  const int steps = steps_of(a, phases.phase[PHASES > 1 ? tile.phase : 0]);
+  const int steps = steps_of(a, polyphases.polyphase[POLYPHASES > 1 ? tile.polyphase : 0]);
   tile.begin = k_rank * steps / CLUSTER_K;
   tile.end = (k_rank + 1) * steps / CLUSTER_K;
   return true;
@@ -203,7 +203,7 @@ __device__ inline void release(const Shared &s, int stage, int thread) {
 
 // The operands of a warpgroup in a stage: pixels, and channels of the filter.
 __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channels, bool keep) {
-  constexpr int pixels_next = TURN_PIXELS ? 16 * LINE : 32, channels_next = TURN_B ? 16 * LINE : 32;
+  constexpr int pixels_next = TURN_PIXELS ? 16 * LINE : 32, channels_next = TRANSPOSED_B ? 16 * LINE : 32;
 #pragma unroll
   for (int k = 0; k < SUMMED / 16; k++)
 #pragma unroll
@@ -211,24 +211,24 @@ __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channe
       const unsigned long long p = wgmma_operand(pixels + i * BLOCK + k * pixels_next, BLOCK);
       const unsigned long long c = wgmma_operand(channels + k * channels_next, BLOCK);
       if constexpr (SWAPPED)
-        Wgmma<TURN_B, TURN_PIXELS>::add(sums[i], c, p, keep || k > 0);
+        Wgmma<TRANSPOSED_B, TURN_PIXELS>::add(sums[i], c, p, keep || k > 0);
       else
-        Wgmma<TURN_PIXELS, TURN_B>::add(sums[i], p, c, keep || k > 0);
+        Wgmma<TURN_PIXELS, TRANSPOSED_B>::add(sums[i], p, c, keep || k > 0);
     }
 }
 
 // Ping-pong: two warpgroups multiply alternately. A stage's barrier distinguishes only successive rounds of the ring,
 // so no warpgroup may wait for a tile whose predecessor is still being loaded. Named barriers: one for each warpgroup's
-// outputs, then one for each turn.
-__device__ inline void await_turn(int consumer) {
+// outputs, then one for each order to multiply.
+__device__ inline void pingpong_wait(int consumer) {
   if (PINGPONG) warps_sync(1 + CONSUMERS + consumer, 256);
 }
 
-__device__ inline void pass_turn(int consumer) {
+__device__ inline void pingpong_pass(int consumer) {
   if (PINGPONG) warps_arrive(1 + CONSUMERS + (consumer ^ 1), 256);
 }
 
-__device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &tile, int consumer, Sums sums) {
+__device__ inline void multiply_tile(const Shared &s, PipelineState &state, const Tile &tile, int consumer, Sums sums) {
   const int thread = threadIdx.x % 128;
   int before = -1;
   if (tile.begin == tile.end)
@@ -236,12 +236,12 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
     for (int i = 0; i < BLOCKS; i++)
 #pragma unroll
       for (int j = 0; j < WIDTH / 2; j++) sums[i][j] = 0;
-  await_turn(consumer);
+  pingpong_wait(consumer);
   for (int step = tile.begin; step < tile.end; step++) {
-    const unsigned stage = s.stage(turn.stage);
+    const unsigned stage = s.stage(state.stage);
     const unsigned filter = RESIDENT ? s.resident(step) : stage + A_BYTES;
     const int own = PINGPONG ? 0 : consumer;
-    barrier_wait(s.full(turn.stage), turn.parity);
+    barrier_wait(s.full(state.stage), state.parity);
 #pragma unroll
     for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
     wgmma_begin();
@@ -254,10 +254,10 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
       wgmma_wait<1>();
       release(s, before, thread);
     }
-    before = turn.stage;
-    turn.next();
+    before = state.stage;
+    state.next();
   }
-  pass_turn(consumer);
+  pingpong_pass(consumer);
   wgmma_wait<0>();
 #pragma unroll
   for (int i = 0; i < BLOCKS; i++) wgmma_hold(sums[i]);
@@ -269,22 +269,22 @@ __device__ inline void multiply_tile(const Shared &s, Turn &turn, const Tile &ti
 #include "cuda_igemm_sm90_output.cuh"
 #include "cuda_igemm_sm90_splitk.cuh"
 
-__device__ inline void consume(const Args &a, const Phases &phases, const Shared &s, int rank, int consumer) {
-  Turn turn;
+__device__ inline void consume(const Args &a, const Polyphases &polyphases, const Shared &s, int rank, int consumer) {
+  PipelineState state;
   Tile tile;
   int sent = 0, number = 0;
   bool first = true;
   const int thread = threadIdx.x % 128, own = PINGPONG ? 0 : consumer;
   const float alpha = (float)a.epilogue.alpha, beta = (float)a.epilogue.beta;
   if (RESIDENT) barrier_wait(s.settled(), 0);
-  if (consumer == 1) pass_turn(consumer);
-  for (long long work = blockIdx.x / GROUP; tile_at(a, phases, work, rank, tile); work += gridDim.x / GROUP) {
+  if (consumer == 1) pingpong_pass(consumer);
+  for (long long work = blockIdx.x / GROUP; tile_at(a, polyphases, work, rank, tile); work += gridDim.x / GROUP) {
     Sums sums;
     if (PINGPONG && number++ % CONSUMERS != consumer) {
-      turn.skip(tile.end - tile.begin);
+      state.skip(tile.end - tile.begin);
       continue;
     }
-    const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
+    const Polyphase &p = polyphases.polyphase[POLYPHASES > 1 && !BY_FILTER ? tile.polyphase : 0];
     const int row = tile.row + (SWAPPED ? 0 : own * WG_ROWS), column = tile.column + (SWAPPED ? own * 64 : 0);
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
     // The destinations of outputs are computed while the first copies are in flight.
@@ -294,7 +294,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
     if (first) await_stream();
     first = false;
     if (!KEEPS && !SLICED) sender.begin();
-    multiply_tile(s, turn, tile, consumer, sums);
+    multiply_tile(s, state, tile, consumer, sums);
     if constexpr (KEEPS)
       keep_sums(a, tile, consumer, sums);
     else if constexpr (SLICED)
@@ -313,7 +313,7 @@ __device__ inline void consume(const Args &a, const Phases &phases, const Shared
 
 // ---- the block
 
-__device__ inline void prepare(const Args &a, const Phases &phases, const Shared &s) {
+__device__ inline void prepare(const Args &a, const Polyphases &polyphases, const Shared &s) {
   if (threadIdx.x == 0) {
     for (int i = 0; i < STAGES; i++) {
       barrier_init(s.full(i), 1);
@@ -325,11 +325,12 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
     barrier_init_fence();
     if (CLUSTER_K > 1) barrier_expect(s.settled(), STAGED_BYTES);
   }
-  const int phase = (int)threadIdx.x - 128 * CONSUMERS;
-  if (phase == 0) copy_prefetch_map(&a.other);
-  if (phase >= 0 && phase < PHASES) {
-    copy_prefetch_map(&phases.phase[phase].source);
-    if ((!PLANAR || BOXED) && !SLICED && !KEEPS && !BY_ROWS && !WHOLE) copy_prefetch_map(&phases.phase[phase].out);
+  const int polyphase = (int)threadIdx.x - 128 * CONSUMERS;
+  if (polyphase == 0) copy_prefetch_map(&a.other);
+  if (polyphase >= 0 && polyphase < POLYPHASES) {
+    copy_prefetch_map(&polyphases.polyphase[polyphase].source);
+    if ((!PLANAR || BOXED) && !SLICED && !KEEPS && !BY_ROWS && !WHOLE)
+      copy_prefetch_map(&polyphases.polyphase[polyphase].out);
   }
   if (CLUSTER > 1)
     cluster_sync();
@@ -339,20 +340,20 @@ __device__ inline void prepare(const Args &a, const Phases &phases, const Shared
 }
 
 extern "C" __global__ void __cluster_dims__(GROUP, 1, 1) __launch_bounds__(THREADS, 1)
-    falt_igemm_sm90(const __grid_constant__ Args a, const __grid_constant__ Phases phases) {
+    falt_igemm_sm90(const __grid_constant__ Args a, const __grid_constant__ Polyphases polyphases) {
   extern __shared__ __align__(1024) char memory[];
   const Shared s = {shared_address(memory)};
   const int rank = GROUP > 1 ? cluster_rank() : 0, group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
-  prepare(a, phases, s);
+  prepare(a, polyphases, s);
   if (group == CONSUMERS) {
     if constexpr (CONSUMERS > 1) registers_less<OTHERS_HAVE>();
-    if (threadIdx.x == 128 * CONSUMERS) produce(a, phases, s, rank);
+    if (threadIdx.x == 128 * CONSUMERS) produce(a, polyphases, s, rank);
     if (ZEROS && threadIdx.x >= 128 * CONSUMERS + 32) {
       await_stream();
-      store_zeros(a, phases);
+      store_zeros(a, polyphases);
     }
   } else {
     if constexpr (CONSUMERS > 1) registers_more<CONSUMERS_HAVE>();
-    consume(a, phases, s, rank, group);
+    consume(a, polyphases, s, rank, group);
   }
 }

@@ -4,8 +4,9 @@
 
 #include "args.h"
 
-/* One axis of a phase, depth, height or width. Of its `taps`, tap i is tap first + i * step of the filter and reads at
- * offset + i * offset_step from the position of a pixel. Pixel j of `pixels` has position corner + j * stride. */
+/* One axis of a polyphase part, depth, height or width. Of its `taps`, tap i is tap first + i * step of the filter and
+ * reads at offset + i * offset_step from the position of a pixel. Pixel j of `pixels` has position corner + j * stride.
+ */
 typedef struct falt_cuda_igemm_sm90_axis {
   int taps, first, step, offset, offset_step, corner, stride, pixels;
 } falt_cuda_igemm_sm90_axis;
@@ -17,7 +18,7 @@ typedef struct falt_cuda_lines {
 } falt_cuda_lines;
 
 /* Pixels with the same taps: all of them, or in a strided dgrad those of one polyphase part. */
-typedef struct falt_cuda_igemm_sm90_phase {
+typedef struct falt_cuda_igemm_sm90_polyphase {
   falt_cuda_map source; /* the operand that taps read */
   union {               /* the output */
     falt_cuda_map out;
@@ -26,7 +27,7 @@ typedef struct falt_cuda_igemm_sm90_phase {
   falt_cuda_igemm_sm90_axis axis[3];
   int pixels, row_tiles; /* row_tiles: a multiple of a cluster's blocks */
   int span[4];           /* advance of 64 pixels along each axis, innermost first, and in images */
-} falt_cuda_igemm_sm90_phase;
+} falt_cuda_igemm_sm90_polyphase;
 
 typedef struct falt_cuda_igemm_sm90_args {
   falt_cuda_map other; /* the filter; in wgrad dy */
@@ -41,7 +42,8 @@ typedef struct falt_cuda_igemm_sm90_args {
   int rows, columns;       /* of outputs; in wgrad a tap has whole blocks of 64 columns */
   int column_tiles;
   int span_blocks; /* blocks of 64 channels: of the depth; in wgrad of a tap */
-  int place_tiles; /* of clusters: tiles of one phase before the next one's, at so many places; then the rest */
+  int place_tiles; /* of clusters: tiles of one polyphase part before the next one's, at so many places; then the rest
+                    */
   int places;
   int split_k, steps; /* split-K slices, and steps of all of them */
   int image_pixels;   /* NCHW: pixels of an image of the output, or of dy */

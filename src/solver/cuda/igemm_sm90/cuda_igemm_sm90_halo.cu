@@ -104,7 +104,7 @@ __device__ inline bool exists(const Args &a, int plane) {
   return plane >= 0 && plane < a.in[0];
 }
 
-struct Turn {
+struct PipelineState {
   int stage = 0, parity = 0;
   __device__ void next() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
@@ -114,7 +114,7 @@ struct Turn {
 // ---- fetching
 
 __device__ inline void produce(const Args &a, const Shared &s) {
-  Turn turn;
+  PipelineState state;
   Walk walk;
   await_stream();
   for (int item = blockIdx.x / a.column_tiles; walk_at(a, item, walk); item += gridDim.x / a.column_tiles)
@@ -122,10 +122,10 @@ __device__ inline void produce(const Args &a, const Shared &s) {
       if (!exists(a, plane)) continue;
       for (int piece = 0; piece < PIECES; piece++) {
         const int at[5] = {piece * PIXEL / 2, walk.column + a.corner[2], walk.row + a.corner[1], plane, walk.image};
-        barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
-        barrier_expect(s.full(turn.stage), WINDOW);
-        copy_box(s.stage(turn.stage), &a.source, s.full(turn.stage), at);
-        turn.next();
+        barrier_wait(s.empty(state.stage), state.parity ^ 1);
+        barrier_expect(s.full(state.stage), WINDOW);
+        copy_box(s.stage(state.stage), &a.source, s.full(state.stage), at);
+        state.next();
       }
     }
 }
@@ -251,7 +251,7 @@ __device__ inline void move_up(Sums &sums) {
 #include "cuda_igemm_sm90_halo_output.cuh"
 
 __device__ inline void consume(const Args &a, const Shared &s, char *memory, int consumer) {
-  Turn turn;
+  PipelineState state;
   Walk walk;
   const int first = blockIdx.x % a.column_tiles * CHANNELS;
   Place *places = (Place *)(memory + PLACES);
@@ -271,10 +271,10 @@ __device__ inline void consume(const Args &a, const Shared &s, char *memory, int
       move_up(sums);
 #pragma unroll 1
       for (int piece = 0; here && piece < PIECES; piece++) {
-        barrier_wait(s.full(turn.stage), turn.parity);
-        multiply_window(sums, s.stage(turn.stage), s.base + piece * FILTER, consumer);
-        if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(turn.stage));
-        turn.next();
+        barrier_wait(s.full(state.stage), state.parity);
+        multiply_window(sums, s.stage(state.stage), s.base + piece * FILTER, consumer);
+        if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(state.stage));
+        state.next();
       }
       if (out < walk.begin) continue;
       if constexpr (SCATTERED)

@@ -127,7 +127,7 @@ __device__ inline void send_box(const Args &a, const Shared &s, const Sums &sums
         word[i] = pack({finish(a, linear_at(a, channel), sum[0], 0), finish(a, linear_at(a, channel + 1), sum[1], 0)});
       }
       const int line = half * CHANNELS + 8 * (j + lane / 16) + lane % 8;
-      store_matrices_turned(box + line * 32 + (lane / 8 % 2 ^ line / 4 % 2) * 16, word);
+      store_matrices_transposed(box + line * 32 + (lane / 8 % 2 ^ line / 4 % 2) * 16, word);
     }
   copy_fence();
   __syncwarp();

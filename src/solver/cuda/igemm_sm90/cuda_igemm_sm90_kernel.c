@@ -34,7 +34,7 @@ static bool make_box(falt_cuda_igemm_sm90_axis *a, int *last, int64_t corner, in
          a->offset < range_of(axes);
 }
 
-static bool forward_axis(const falt_igemm_sm90_axis *a, int axes, falt_igemm_sm90_phase *p, int i) {
+static bool forward_axis(const falt_igemm_sm90_axis *a, int axes, falt_igemm_sm90_polyphase *p, int i) {
   falt_cuda_igemm_sm90_axis *made = &p->axis[i];
   if ((a->taps - 1) * a->dilation >= range_of(axes) || a->stride > MOST_STRIDE) return false;
   *made = (falt_cuda_igemm_sm90_axis){.taps = (int)a->taps, .step = 1, .offset_step = (int)a->dilation};
@@ -48,7 +48,7 @@ static int64_t modulo(int64_t a, int64_t b) {
 }
 
 /* The taps of output `first` of an axis and of the outputs a stride apart. */
-static bool gradient_axis(const falt_igemm_sm90_axis *a, int axes, int64_t first, falt_igemm_sm90_phase *p, int i) {
+static bool gradient_axis(const falt_igemm_sm90_axis *a, int axes, int64_t first, falt_igemm_sm90_polyphase *p, int i) {
   falt_cuda_igemm_sm90_axis *made = &p->axis[i];
   int64_t tap = 0, step = 1, taps = 0, corner = 0;
   while (tap < a->taps && tap < a->stride && modulo(first + a->pad - tap * a->dilation, a->stride)) tap++;
@@ -69,34 +69,35 @@ static bool gradient_axis(const falt_igemm_sm90_axis *a, int axes, int64_t first
   return make_box(made, &p->last[i], corner, 1, (a->in - first + a->stride - 1) / a->stride, a->out, axes);
 }
 
-static int taps_of(const falt_igemm_sm90_phase *p) {
+static int taps_of(const falt_igemm_sm90_polyphase *p) {
   return p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
 }
 
-static void insert(falt_igemm_sm90_phase *phases, int count, const falt_igemm_sm90_phase *made) {
-  while (count > 0 && taps_of(&phases[count - 1]) < taps_of(made)) {
-    phases[count] = phases[count - 1];
+static void insert(falt_igemm_sm90_polyphase *polyphases, int count, const falt_igemm_sm90_polyphase *made) {
+  while (count > 0 && taps_of(&polyphases[count - 1]) < taps_of(made)) {
+    polyphases[count] = polyphases[count - 1];
     count--;
   }
-  phases[count] = *made;
+  polyphases[count] = *made;
 }
 
 static const char far[] = "a tap or a pad is farther away than TMA reaches";
 
-static const char *gradient_phases(const falt_igemm_sm90_problem *p, falt_igemm_sm90_phase *phases, int *count) {
+static const char *gradient_polyphases(const falt_igemm_sm90_problem *p, falt_igemm_sm90_polyphase *polyphases,
+                                       int *count) {
   const falt_igemm_sm90_axis *a = p->axis;
   for (int i = 0; i < 3; i++)
-    if (a[i].stride > MOST_STRIDE) return "the stride has more phases than one launch takes";
+    if (a[i].stride > MOST_STRIDE) return "the stride has more polyphase parts than one launch takes";
   for (int64_t d = 0; d < a[0].stride && d < a[0].in; d++)
     for (int64_t h = 0; h < a[1].stride && h < a[1].in; h++)
       for (int64_t w = 0; w < a[2].stride && w < a[2].in; w++) {
-        falt_igemm_sm90_phase made;
+        falt_igemm_sm90_polyphase made;
         memset(&made, 0, sizeof made);
-        if (*count == FALT_IGEMM_SM90_PHASES) return "the stride has more phases than one launch takes";
+        if (*count == FALT_IGEMM_SM90_POLYPHASES) return "the stride has more polyphase parts than one launch takes";
         if (!gradient_axis(&a[0], p->axes, d, &made, 0) || !gradient_axis(&a[1], p->axes, h, &made, 1) ||
             !gradient_axis(&a[2], p->axes, w, &made, 2))
           return far;
-        insert(phases, (*count)++, &made);
+        insert(polyphases, (*count)++, &made);
       }
   return NULL;
 }
@@ -114,14 +115,14 @@ static bool countable(const falt_igemm_sm90_problem *p) {
   return x < MOST_PIXELS && y < MOST_PIXELS && p->channels < MOST_PIXELS && p->results < MOST_PIXELS;
 }
 
-const char *falt_igemm_sm90_phases(const falt_igemm_sm90_problem *p,
-                                   falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES], int *count) {
+const char *falt_igemm_sm90_polyphases(const falt_igemm_sm90_problem *p,
+                                       falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES], int *count) {
   *count = 0;
   if (!countable(p)) return "it has more than 2^31 pixels or channels";
-  if (p->operation == FALT_IGEMM_SM90_DATA) return gradient_phases(p, phases, count);
-  memset(phases, 0, sizeof *phases);
+  if (p->operation == FALT_IGEMM_SM90_DATA) return gradient_polyphases(p, polyphases, count);
+  memset(polyphases, 0, sizeof *polyphases);
   for (int i = 0; i < 3; i++)
-    if (!forward_axis(&p->axis[i], p->axes, phases, i)) return far;
+    if (!forward_axis(&p->axis[i], p->axes, polyphases, i)) return far;
   *count = 1;
   return NULL;
 }

@@ -41,14 +41,14 @@ __device__ inline unsigned matrix_place(unsigned to, int j, int warp, int lane) 
 
 __device__ inline void load_piece(unsigned (&word)[4], unsigned place) {
   if (TURN_OUT)
-    load_matrices_turned(word, place);
+    load_matrices_transposed(word, place);
   else
     load_matrices(word, place);
 }
 
 __device__ inline void store_piece(unsigned place, const unsigned (&word)[4]) {
   if (TURN_OUT)
-    store_matrices_turned(place, word);
+    store_matrices_transposed(place, word);
   else
     store_matrices(place, word);
 }
@@ -131,7 +131,7 @@ __device__ inline void stage_swapped(const Finish &f, unsigned to, const float *
 }
 
 // 64 pixels of a line of channels, the first of them being row `row`, at `at`.
-__device__ inline void copy_out(const Args &a, const Phase &p, unsigned from, Pixel at, int row, int column) {
+__device__ inline void copy_out(const Args &a, const Polyphase &p, unsigned from, Pixel at, int row, int column) {
   if constexpr (BOXED) {
     const int c[5] = {row % a.image_rows, column, row / a.image_rows, 0, 0};
     copy_out_box(&p.out, from, c);
@@ -144,7 +144,7 @@ __device__ inline void copy_out(const Args &a, const Phase &p, unsigned from, Pi
 }
 
 // Loads a part of the residual to a buffer, by the warpgroup's first thread.
-__device__ inline void fetch_residual(const Args &a, const Phase &p, const Shared &s, int consumer, int buffer,
+__device__ inline void fetch_residual(const Args &a, const Polyphase &p, const Shared &s, int consumer, int buffer,
                                       Pixel at, int row, int column) {
   const Tap none = {};
   if (row >= p.pixels || column >= a.columns) {
@@ -183,7 +183,7 @@ __device__ inline long long place_of(const falt_cuda_lines &lines, const Pixel &
 // To where pixels are contiguous, or from there. A thread's unit of each line is the same pixels: their place is
 // found once.
 template <bool OUT>
-__device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase &p, const falt_cuda_lines &to) {
+__device__ inline void move_lines(const Args &a, const LineBlock &b, const Polyphase &p, const falt_cuda_lines &to) {
   constexpr int pixels = PLANAR ? PLANAR : 1, units = 64 / pixels;
   typedef typename Word<pixels * OUT_SIZE>::type Unit;
   const int pixel = b.thread % units * pixels, number = pixel_of(a, b.row + pixel);
@@ -204,7 +204,7 @@ __device__ inline void move_lines(const Args &a, const LineBlock &b, const Phase
 // Stores one warpgroup's outputs of a tile, line by line of 64 pixels, alternating between its buffers.
 struct Sender {
   const Args &a;
-  const Phase &p;
+  const Polyphase &p;
   const Shared &s;
   int consumer, thread, row, column;
   float alpha, beta;
@@ -364,7 +364,7 @@ __device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, 
     for (int half = 0; half < 2; half++) {
       const int row = tile.row + consumer * WG_ROWS + i * 64 + warp * 16 + half * 8 + lane / 4;
       if (row >= a.rows) continue;
-      float *to = a.sums + ((long long)tile.phase * a.rows + row) * a.columns + tile.column + lane % 4 * 2;
+      float *to = a.sums + ((long long)tile.polyphase * a.rows + row) * a.columns + tile.column + lane % 4 * 2;
 #pragma unroll
       for (int j = 0; j < COLUMNS / 8; j++)
         if (tile.column + 8 * j < a.columns)
@@ -374,21 +374,21 @@ __device__ inline void keep_sums(const Args &a, const Tile &tile, int consumer, 
 
 // ---- zeros
 
-// The outputs of phases without taps, up to 32 pixels of each at a time, fewer where all warps have one round of fewer:
-// a lane finds a pixel's place, all of them fill it.
-__device__ inline void store_zeros(const Args &a, const Phases &phases) {
+// The outputs of polyphase parts without taps, up to 32 pixels of each at a time, fewer where all warps have one round
+// of fewer: a lane finds a pixel's place, all of them fill it.
+__device__ inline void store_zeros(const Args &a, const Polyphases &polyphases) {
   const unsigned warp = threadIdx.x / 32 - 4 * CONSUMERS - 1, lane = threadIdx.x % 32, bytes = a.columns * OUT_SIZE;
   const unsigned warps = 3 * gridDim.x;
   unsigned most = 0;
 #pragma unroll 1
-  for (int i = PHASES; i < PHASES + ZEROS; i++) most = max(most, (unsigned)phases.phase[i].pixels);
+  for (int i = POLYPHASES; i < POLYPHASES + ZEROS; i++) most = max(most, (unsigned)polyphases.polyphase[i].pixels);
   const unsigned span = min(32u, (most + warps - 1) / warps);
   bool more = ZEROS > 0;
   for (unsigned first = (3 * blockIdx.x + warp) * span; more; first += warps * span) {
     more = false;
 #pragma unroll 1
-    for (int i = PHASES; i < PHASES + ZEROS; i++) {
-      const Phase &p = phases.phase[i];
+    for (int i = POLYPHASES; i < POLYPHASES + ZEROS; i++) {
+      const Polyphase &p = polyphases.polyphase[i];
       if (first >= (unsigned)p.pixels) continue;
       const unsigned count = min(span, p.pixels - first);
       const i64 mine = (i64)p.lines.data + place_of(p.lines, pixel_at(p, first + lane, true)) * OUT_SIZE;

@@ -6,7 +6,7 @@ struct Pixel {
   int c[AXES + 2];
 };
 
-__device__ inline Pixel pixel_at(const Phase &p, unsigned index, bool out) {
+__device__ inline Pixel pixel_at(const Polyphase &p, unsigned index, bool out) {
   Pixel made;
 #pragma unroll
   for (int i = 0; i < AXES; i++) {
@@ -27,7 +27,7 @@ __device__ inline void settle(Pixel &at) {
 }
 
 // Advances by 64 pixels without divisions, which take longer than a step's products.
-__device__ inline void advance(const Phase &p, Pixel &at) {
+__device__ inline void advance(const Polyphase &p, Pixel &at) {
   bool over = false;
 #pragma unroll
   for (int i = 0; i < AXES; i++) {
@@ -42,7 +42,7 @@ struct Tap {
   unsigned short o[AXES];
 };
 
-__device__ inline Tap tap_at(const Phase &p, const int i[3]) {
+__device__ inline Tap tap_at(const Polyphase &p, const int i[3]) {
   Tap made;
 #pragma unroll
   for (int axis = 0; axis < AXES; axis++)
@@ -78,13 +78,13 @@ struct Step {
 // Loads a step's part of the filter: this block's part of it, multicast to all blocks of the cluster.
 __device__ inline void fetch_filter(const Args &a, unsigned to, unsigned barrier, const Step &step, int column,
                                     int rank) {
-  constexpr int boxes = TURN_B ? COLUMNS / 64 / CLUSTER : 1, box = COLUMNS / CLUSTER / boxes;
+  constexpr int boxes = TRANSPOSED_B ? COLUMNS / 64 / CLUSTER : 1, box = COLUMNS / CLUSTER / boxes;
 #pragma unroll
   for (int i = 0; i < boxes; i++) {
     const int first = (rank % CLUSTER * boxes + i) * box;
     const int mine = column + first;
-    const int c[5] = {TURN_B ? mine : step.channel, step.tap[2], step.tap[1], step.tap[0],
-                      TURN_B ? step.channel : mine};
+    const int c[5] = {TRANSPOSED_B ? mine : step.channel, step.tap[2], step.tap[1], step.tap[0],
+                      TRANSPOSED_B ? step.channel : mine};
     if (CLUSTER > 1)
       copy_box_to_all(to + first * LINE, &a.other, barrier, c, ALL);
     else
@@ -102,8 +102,8 @@ __device__ inline void fetch_lines(const Args &a, unsigned to, const falt_cuda_m
     copy_box(to, map, barrier, c);
 }
 
-__device__ inline void wait_empty(const Shared &s, const Turn &turn) {
-  barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
+__device__ inline void wait_empty(const Shared &s, const PipelineState &state) {
+  barrier_wait(s.empty(state.stage), state.parity ^ 1);
 }
 
 // Where a tile's fetching begins: its first pixel, its first step's tap along each axis and block of channels.
@@ -112,7 +112,7 @@ struct Start {
   int step[4];
 };
 
-__device__ inline Start start_of(const Args &a, const Phase &p, const Tile &tile) {
+__device__ inline Start start_of(const Args &a, const Polyphase &p, const Tile &tile) {
   const int count[4] = {p.axis[0].taps, p.axis[1].taps, p.axis[2].taps, a.span_blocks};
   Start made = {pixel_at(p, tile.row, false)};
   int rest = tile.begin;
@@ -124,7 +124,7 @@ __device__ inline Start start_of(const Args &a, const Phase &p, const Tile &tile
 
 // Walks the steps of a tile from its beginning to `end`: visit(number, step, tap's place).
 template <typename Visit>
-__device__ inline void each_step(const Args &a, const Phase &p, const Tile &tile, const Start &start, int end,
+__device__ inline void each_step(const Args &a, const Polyphase &p, const Tile &tile, const Start &start, int end,
                                  Visit visit) {
   int i[3], number = tile.begin, first[4] = {start.step[0], start.step[1], start.step[2], start.step[3]};
   const int count[4] = {p.axis[0].taps, p.axis[1].taps, p.axis[2].taps, a.span_blocks};
@@ -145,8 +145,8 @@ __device__ inline void each_step(const Args &a, const Phase &p, const Tile &tile
 
 // Loads the filter's parts for as many steps as the ring has stages, while the preceding kernel in the stream still
 // runs.
-__device__ inline void fetch_ahead(const Args &a, const Phase &p, const Shared &s, const Tile &tile, const Start &start,
-                                   int rank) {
+__device__ inline void fetch_ahead(const Args &a, const Polyphase &p, const Shared &s, const Tile &tile,
+                                   const Start &start, int rank) {
   const int end = min(tile.end, tile.begin + STAGES);
   each_step(a, p, tile, start, end, [&](int number, const Step &step, Tap) {
     const int stage = number - tile.begin;
@@ -156,13 +156,13 @@ __device__ inline void fetch_ahead(const Args &a, const Phase &p, const Shared &
 }
 
 // `ahead`: whether loads of the filter's first parts are in flight.
-__device__ inline void fetch_tile(const Args &a, const Phase &p, const Shared &s, Turn &turn, const Tile &tile,
-                                  const Start &start, int rank, bool ahead) {
+__device__ inline void fetch_tile(const Args &a, const Polyphase &p, const Shared &s, PipelineState &state,
+                                  const Tile &tile, const Start &start, int rank, bool ahead) {
   Pixel at = start.pixel;
   each_step(a, p, tile, start, tile.end, [&](int number, const Step &step, Tap place) {
-    const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
+    const unsigned stage = s.stage(state.stage), full = s.full(state.stage);
     if (!ahead || number - tile.begin >= STAGES) {
-      wait_empty(s, turn);
+      wait_empty(s, state);
       barrier_expect(full, STAGE);
       if (!RESIDENT) fetch_filter(a, stage + A_BYTES, full, step, tile.column, rank);
     }
@@ -172,12 +172,12 @@ __device__ inline void fetch_tile(const Args &a, const Phase &p, const Shared &s
         fetch_lines(a, stage + i * BLOCK, &p.source, full, tile.row + 64 * i, step.channel, false);
     else
       fetch_pixels(stage, &p.source, full, at, place, false);
-    turn.next();
+    state.next();
   });
 }
 
 // The filter, once and for all tiles of the block.
-__device__ inline void fetch_resident(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+__device__ inline void fetch_resident(const Args &a, const Polyphase &p, const Shared &s, const Tile &tile,
                                       const Start &start, int rank) {
   barrier_expect(s.settled(), RESIDENT * B_BYTES);
   each_step(a, p, tile, start, tile.end, [&](int number, const Step &step, Tap) {
@@ -187,7 +187,7 @@ __device__ inline void fetch_resident(const Args &a, const Phase &p, const Share
 
 // Loads the filter parts of the first tile, before the wait for the stream if the plan owns the filter. Returns whether
 // the loads are in flight.
-__device__ inline bool begin_fetching(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+__device__ inline bool begin_fetching(const Args &a, const Polyphase &p, const Shared &s, const Tile &tile,
                                       const Start &start, int rank) {
   if (!a.kept) await_stream();
   if (RESIDENT)
@@ -205,7 +205,7 @@ struct Columns64 {
   Tap tap[COUNT];
 };
 
-__device__ inline Columns64 columns_of(const Args &a, const Phase &p, const Tile &tile, int rank) {
+__device__ inline Columns64 columns_of(const Args &a, const Polyphase &p, const Tile &tile, int rank) {
   Columns64 made;
 #pragma unroll
   for (int i = 0; i < Columns64::COUNT; i++) {
@@ -219,13 +219,13 @@ __device__ inline Columns64 columns_of(const Args &a, const Phase &p, const Tile
 }
 
 // wgrad: loads 64 pixels of dy, and of x at the tile's taps. `out`: the first step's first pixel.
-__device__ inline void fetch_gradients(const Args &a, const Phase &p, const Shared &s, Turn &turn, const Tile &tile,
-                                       const Columns64 &columns, Pixel out, int rank) {
+__device__ inline void fetch_gradients(const Args &a, const Polyphase &p, const Shared &s, PipelineState &state,
+                                       const Tile &tile, const Columns64 &columns, Pixel out, int rank) {
   constexpr int blocks = Columns64::COUNT;
   const Tap none = {};
   for (int step = tile.begin; step < tile.end; step++, advance(p, out)) {
-    wait_empty(s, turn);
-    const unsigned stage = s.stage(turn.stage), full = s.full(turn.stage);
+    wait_empty(s, state);
+    const unsigned stage = s.stage(state.stage), full = s.full(state.stage);
     barrier_expect(full, STAGE);
     Pixel in = out;
 #pragma unroll
@@ -247,30 +247,30 @@ __device__ inline void fetch_gradients(const Args &a, const Phase &p, const Shar
       else
         fetch_pixels(to, &p.source, full, in, columns.tap[i], CLUSTER > 1);
     }
-    turn.next();
+    state.next();
   }
 }
 
 // The wait for the stream comes after the setup of the first copies, which is most of the work for one image.
-__device__ inline void produce(const Args &a, const Phases &phases, const Shared &s, int rank) {
-  Turn turn;
+__device__ inline void produce(const Args &a, const Polyphases &polyphases, const Shared &s, int rank) {
+  PipelineState state;
   Tile tile;
   bool first = true;
-  for (i64 work = blockIdx.x / GROUP; tile_at(a, phases, work, rank, tile); work += gridDim.x / GROUP) {
-    const Phase &p = phases.phase[PHASES > 1 && !BY_FILTER ? tile.phase : 0];
+  for (i64 work = blockIdx.x / GROUP; tile_at(a, polyphases, work, rank, tile); work += gridDim.x / GROUP) {
+    const Polyphase &p = polyphases.polyphase[POLYPHASES > 1 && !BY_FILTER ? tile.polyphase : 0];
     if constexpr (BY_FILTER) {
       const Columns64 columns = columns_of(a, p, tile, rank);
       const Pixel at = pixel_at(p, tile.begin * SPAN, true);
       if (first) await_stream();
-      fetch_gradients(a, p, s, turn, tile, columns, at, rank);
+      fetch_gradients(a, p, s, state, tile, columns, at, rank);
     } else {
       const Start start = start_of(a, p, tile);
       const bool ahead = first && begin_fetching(a, p, s, tile, start, rank);
-      fetch_tile(a, p, s, turn, tile, start, rank, ahead);
+      fetch_tile(a, p, s, state, tile, start, rank, ahead);
     }
     first = false;
   }
   // A block must not leave while others still signal its barriers.
   if (CLUSTER > 1)
-    for (int i = 0; i < STAGES; i++, turn.next()) wait_empty(s, turn);
+    for (int i = 0; i < STAGES; i++, state.next()) wait_empty(s, state);
 }

@@ -48,7 +48,7 @@ struct Part {
   int count;
 };
 
-__device__ inline Part row_part(const Args &a, const Phase &p, int row) {
+__device__ inline Part row_part(const Args &a, const Polyphase &p, int row) {
   if (BY_FILTER) return {row * p.lines.stride[3], 0, row < a.rows};
   const int number = row < p.pixels ? pixel_of(a, row) : -1;
   if (number < 0) return {0, 0, 0};
@@ -56,7 +56,7 @@ __device__ inline Part row_part(const Args &a, const Phase &p, int row) {
   return {place_of(p.lines, at), RESIDUAL ? place_of(a.residual_lines, at) : 0, 1};
 }
 
-__device__ inline Part column_part(const Args &a, const Phase &p, int column) {
+__device__ inline Part column_part(const Args &a, const Polyphase &p, int column) {
   if (column >= a.columns) return {0, 0, 0};
   if (!BY_FILTER)
     return {column * p.lines.channel, RESIDUAL ? column * a.residual_lines.channel : 0, a.columns - column};
@@ -106,7 +106,7 @@ struct Slice {
   Part along, down[KNOWN + 1];
 };
 
-__device__ inline Slice slice_of(const Args &a, const Phase &p, const Tile &tile, int k_rank) {
+__device__ inline Slice slice_of(const Args &a, const Polyphase &p, const Tile &tile, int k_rank) {
   Slice made = {column_part(a, p, tile.column + threadIdx.x % Slice::FOURS * 4)};
 #pragma unroll
   for (int i = 0; i < Slice::KNOWN; i++)
@@ -114,7 +114,7 @@ __device__ inline Slice slice_of(const Args &a, const Phase &p, const Tile &tile
   return made;
 }
 
-__device__ inline void finish_slice(const Args &a, const Phase &p, const Shared &s, const Tile &tile,
+__device__ inline void finish_slice(const Args &a, const Polyphase &p, const Shared &s, const Tile &tile,
                                     const Slice &slice, int k_rank) {
   constexpr int lines = Slice::LINES_APART;
   const int first = threadIdx.x / Slice::FOURS, at = threadIdx.x % Slice::FOURS * 4, column = tile.column + at;
@@ -143,8 +143,8 @@ __device__ inline void leave_ring(const Shared &s) {
 
 // The shared memory of other blocks may be written once all blocks have started. A block exits only after it has
 // received all sums, and after other blocks have received its own.
-__device__ inline void slice_sums(const Args &a, const Phase &p, const Shared &s, const Tile &tile, const Slice &slice,
-                                  int k_rank, int consumer, const Sums &sums) {
+__device__ inline void slice_sums(const Args &a, const Polyphase &p, const Shared &s, const Tile &tile,
+                                  const Slice &slice, int k_rank, int consumer, const Sums &sums) {
   if (CLUSTER_K > 1) cluster_wait();
   if (OVER) leave_ring(s);
   stage_sums(s, k_rank, consumer, sums);

@@ -46,36 +46,36 @@ static int summed_of(const falt_igemm_sm90_problem *p) {
                                                                                  : (int)falt_round_up(summed, 16);
 }
 
-/* Whether phases without taps are stored as tiles, so an image's outputs are written at about the same time: if the
- * cache does not merge the gaps, and products are short. Measured on an H200. */
+/* Whether polyphase parts without taps are stored as tiles, so an image's outputs are written at about the same time:
+ * if the cache does not merge the gaps, and products are short. Measured on an H200. */
 static bool together(double elements, int64_t steps) {
   return elements > 32e6 && steps <= 8;
 }
 
-falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_phase *phases,
-                                             int count) {
+falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *p,
+                                             const falt_igemm_sm90_polyphase *polyphases, int count) {
   const int64_t taps = p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
   const bool by_filter = p->operation == FALT_IGEMM_SM90_FILTER, data = p->operation == FALT_IGEMM_SM90_DATA;
-  falt_igemm_sm90_work w = {.phases = count, .summed = summed_of(p), .columns = data ? p->channels : p->results};
+  falt_igemm_sm90_work w = {.polyphases = count, .summed = summed_of(p), .columns = data ? p->channels : p->results};
   const double x = elements(p, false) * (data ? 1 : share_read(p)), y = elements(p, true),
                filter = (double)(p->channels * p->results * taps);
   w.bytes = x * (data ? p->y_bytes * (p->residual ? 2 : 1) : 2) +
             y * (data || by_filter ? 2 : p->y_bytes * (p->residual ? 2 : 1)) + filter * (by_filter ? p->y_bytes : 2);
   if (by_filter) {
     w.rows[0] = p->results;
-    w.steps[0] = falt_ceil_div(pixels_of(p, phases->axis), FALT_IGEMM_SM90_SPAN);
+    w.steps[0] = falt_ceil_div(pixels_of(p, polyphases->axis), FALT_IGEMM_SM90_SPAN);
     w.columns = taps * falt_ceil_div(p->channels, FALT_IGEMM_SM90_SPAN) * FALT_IGEMM_SM90_SPAN;
     return w;
   }
   for (int i = 0; i < count; i++) {
-    const falt_cuda_igemm_sm90_axis *a = phases[i].axis;
+    const falt_cuda_igemm_sm90_axis *a = polyphases[i].axis;
     w.rows[i] = pixels_of(p, a);
     w.steps[i] = (int64_t)a[0].taps * a[1].taps * a[2].taps *
                  falt_ceil_div(data ? p->results : p->channels, FALT_IGEMM_SM90_SPAN);
   }
   while (p->words && !together(x, w.steps[0]) && w.zeros < count - 1 && w.steps[count - 1 - w.zeros] == 0) w.zeros++;
-  w.phases = count - w.zeros;
-  for (int i = 0; i < w.phases; i++) w.written += (double)w.rows[i] * (double)w.columns * p->y_bytes;
+  w.polyphases = count - w.zeros;
+  for (int i = 0; i < w.polyphases; i++) w.written += (double)w.rows[i] * (double)w.columns * p->y_bytes;
   return w;
 }
 
@@ -103,7 +103,7 @@ static int stage_bytes(const falt_igemm_sm90_tile *t) {
 /* Whether each warp's outputs are contiguous in memory, and in its part of the buffers. */
 static bool sends_whole(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w,
                         const falt_igemm_sm90_tile *t) {
-  return p->whole && w->phases + w->zeros == 1 && w->columns <= t->columns && !t->swapped && !t->rows &&
+  return p->whole && w->polyphases + w->zeros == 1 && w->columns <= t->columns && !t->swapped && !t->rows &&
          !sliced(p, t) && t->wg_rows * w->columns * p->y_bytes <= t->buffers * BLOCK;
 }
 
@@ -147,7 +147,7 @@ static const char *fit(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
   t->whole = sends_whole(p, w, t);
   if (t->shared_bytes > m->arch->block_shared) return "shared memory has no room for the sums";
   if (t->stages < FEWEST_STAGES) return "shared memory has no room for three stages";
-  if ((p->turned || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
+  if ((p->transposed || by_filter) && t->columns % (64 * t->cluster)) return "the cluster cannot share its columns";
   if ((by_filter || slices) && (t->swapped || t->pingpong)) return "where sums are cut all warpgroups share a tile";
   if (t->rows && (by_filter || slices || t->swapped || p->residual || !p->words || t->columns < 256 || t->buffers < 4))
     return "warps store 256 channels of pixels as they are";
@@ -156,18 +156,18 @@ static const char *fit(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
   if (slices && !by_filter && w->columns % 4) return "sums of slices are stored by fours of channels";
   if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need f16 or bf16 output";
   if (t->pingpong && t->columns == 192 && !t->resident) return "three times as much is read of the filter as of pixels";
-  if (t->resident && (w->phases > 1 || by_filter)) return "the filter is not the same for all tiles";
+  if (t->resident && (w->polyphases > 1 || by_filter)) return "the filter is not the same for all tiles";
   return NULL;
 }
 
-/* Whole rounds of all clusters at one place, whose source fits into a quarter of the cache: until all phases have read
- * it, it shares the cache with outputs. */
+/* Whole rounds of all clusters at one place, whose source fits into a quarter of the cache: until all polyphase parts
+ * have read it, it shares the cache with outputs. */
 static void place(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *w, const falt_machine *m,
                   falt_igemm_sm90_tile *t) {
   const int64_t rows = (int64_t)falt_igemm_sm90_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
   const double round = (double)(t->clusters * rows * p->results) * 2 / (double)columns; /* bytes */
   int64_t least = INT32_MAX;
-  for (int i = 0; i < w->phases; i++) least = falt_min(least, falt_ceil_div(w->rows[i], rows) * columns);
+  for (int i = 0; i < w->polyphases; i++) least = falt_min(least, falt_ceil_div(w->rows[i], rows) * columns);
   t->place = falt_min(least, t->clusters * falt_max(1, (int64_t)(m->cache_bytes / 4 / round)));
   t->places = least / t->place;
 }
@@ -177,7 +177,7 @@ static void count(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *
                   falt_igemm_sm90_tile *t) {
   const int64_t columns = falt_ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
   t->work = 0;
-  for (int i = 0; i < w->phases; i++)
+  for (int i = 0; i < w->polyphases; i++)
     t->work += falt_ceil_div(w->rows[i], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) * columns;
   t->work *= t->split_k;
   t->clusters = t->work < most || sliced(p, t) ? t->work : most;
@@ -226,8 +226,8 @@ static double tile_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm9
   return (t->pingpong ? 0.2 : 1) * sending_cycles(p, t) + (t->rows ? results * p->y_bytes / 25 : 0);
 }
 
-static double tiles_of(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t, int phase) {
-  return (double)falt_ceil_div(w->rows[phase], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) *
+static double tiles_of(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t, int polyphase) {
+  return (double)falt_ceil_div(w->rows[polyphase], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) *
          (double)falt_ceil_div(w->columns, t->columns) * t->split_k;
 }
 
@@ -267,7 +267,7 @@ static double fetched(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile 
   const double shared = t->resident || t->cluster == 1 ? 0 : t->columns * LINE / 4.0; /* loaded by multicast */
   const double stage = stage_bytes(t) - shared;
   double steps = 0;
-  for (int i = 0; i < w->phases; i++) steps += tiles_of(w, t, i) * t->cluster * (double)w->steps[i] / t->split_k;
+  for (int i = 0; i < w->polyphases; i++) steps += tiles_of(w, t, i) * t->cluster * (double)w->steps[i] / t->split_k;
   return steps * stage;
 }
 
@@ -280,7 +280,7 @@ static void estimate(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_wor
                      falt_igemm_sm90_tile *t) {
   const double cached = 0.3; /* cost of a byte from the cache relative to memory */
   double cycles = 0;
-  for (int i = 0; i < w->phases; i++)
+  for (int i = 0; i < w->polyphases; i++)
     cycles += tiles_of(w, t, i) *
               (ceil((double)w->steps[i] / (t->split_k * t->cluster_k)) * step_cycles(p, t) + tile_cycles(p, t));
   const double pace = 1 + 0.02 * (t->cluster - 1); /* of blocks that wait for each other */
@@ -318,7 +318,7 @@ static void visit_clusters(const falt_igemm_sm90_problem *p, const falt_igemm_sm
   const bool shared = p->operation == FALT_IGEMM_SM90_FILTER || (t.wg_rows == 64 && t.columns <= 128);
   const int most = t.consumers == 1 && t.columns == 64 ? MOST_CLUSTER_K : MOST_CLUSTER_K / 2;
   double tiles = 0;
-  for (int i = 0; i < w->phases; i++) tiles += tiles_of(w, &t, i);
+  for (int i = 0; i < w->polyphases; i++) tiles += tiles_of(w, &t, i);
   visit_tile(p, w, m, t, search);
   while (shared && (t.cluster_k *= 2) <= most && t.cluster_k <= w->steps[0] &&
          tiles * t.cluster_k <= room_for(m, t.cluster_k))

@@ -26,9 +26,9 @@ typedef struct falt_igemm_sm90_problem {
   falt_igemm_sm90_operation operation;
   int64_t batch, channels, results; /* of x, of y */
   falt_igemm_sm90_axis axis[3];
-  int axes;    /* the last ones; those before have size 1 */
-  int y_bytes; /* of an element of the output */
-  bool turned; /* transposed filter: its columns are contiguous, not its depth */
+  int axes;        /* the last ones; those before have size 1 */
+  int y_bytes;     /* of an element of the output */
+  bool transposed; /* transposed filter: its columns are contiguous, not its depth */
   bool residual;
   bool words;        /* NHWC output in multiples of 16 bytes */
   bool whole;        /* and dense, also across images, in multiples of 32 bytes */
@@ -36,19 +36,19 @@ typedef struct falt_igemm_sm90_problem {
   int64_t workspace; /* bytes that may be used; negative: no limit */
 } falt_igemm_sm90_problem;
 
-enum { FALT_IGEMM_SM90_PHASES = 8, FALT_IGEMM_SM90_SPAN = 64 };
+enum { FALT_IGEMM_SM90_POLYPHASES = 8, FALT_IGEMM_SM90_SPAN = 64 };
 
-/* A phase: outputs with the same taps. Output j of an axis is first + j * pace of its tensor. `last` is TMA's upper
- * corner, axis[].corner its lower one. */
-typedef struct falt_igemm_sm90_phase {
+/* A polyphase part: outputs with the same taps. Output j of an axis is first + j * pace of its tensor. `last` is TMA's
+ * upper corner, axis[].corner its lower one. */
+typedef struct falt_igemm_sm90_polyphase {
   falt_cuda_igemm_sm90_axis axis[3];
   int last[3];
   int64_t first[3], pace[3];
-} falt_igemm_sm90_phase;
+} falt_igemm_sm90_polyphase;
 
-/* Sets the problem's phases, those of most taps first; returns the reason if TMA cannot load them. */
-const char *falt_igemm_sm90_phases(const falt_igemm_sm90_problem *problem,
-                                   falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES], int *count);
+/* Sets the problem's polyphase parts, those of most taps first; returns the reason if TMA cannot load them. */
+const char *falt_igemm_sm90_polyphases(const falt_igemm_sm90_problem *problem,
+                                       falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES], int *count);
 
 /* Named after cuda_igemm_sm90.cu's parameters. */
 typedef struct falt_igemm_sm90_tile {
@@ -61,7 +61,7 @@ typedef struct falt_igemm_sm90_tile {
   bool over;     /* sums of slices reuse the ring's memory */
   int shared_bytes;
   int64_t clusters, work; /* concurrent clusters; tiles of a cluster */
-  int64_t place, places;  /* tiles of a phase before the next phase's; how often */
+  int64_t place, places;  /* tiles of a polyphase part before the next polyphase part's; how often */
   size_t workspace;
   /* the estimate */
   double seconds;
@@ -70,16 +70,16 @@ typedef struct falt_igemm_sm90_tile {
 
 /* The GEMMs of a layer: rows, columns, and the depth in steps of FALT_IGEMM_SM90_SPAN. */
 typedef struct falt_igemm_sm90_work {
-  int64_t rows[FALT_IGEMM_SM90_PHASES], steps[FALT_IGEMM_SM90_PHASES]; /* of each phase */
-  int phases;
+  int64_t rows[FALT_IGEMM_SM90_POLYPHASES], steps[FALT_IGEMM_SM90_POLYPHASES]; /* of each polyphase part */
+  int polyphases;
   int summed; /* of a step's FALT_IGEMM_SM90_SPAN channels, how many are not zero in every step */
-  int zeros;  /* phases without taps, after the others: their outputs are zeros, stored without a tile */
+  int zeros;  /* polyphase parts without taps, after the others: their outputs are zeros, stored without a tile */
   int64_t columns;
-  double bytes, written; /* memory traffic; outputs of phases with taps */
+  double bytes, written; /* memory traffic; outputs of polyphase parts with taps */
 } falt_igemm_sm90_work;
 
 falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *problem,
-                                             const falt_igemm_sm90_phase *phases, int count);
+                                             const falt_igemm_sm90_polyphase *polyphases, int count);
 
 /* Rows of a tile: pixels, or in wgrad output channels. */
 int falt_igemm_sm90_rows(const falt_igemm_sm90_tile *tile);

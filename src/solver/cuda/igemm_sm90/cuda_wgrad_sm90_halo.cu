@@ -39,7 +39,7 @@ struct Shared {
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
 };
 
-struct Turn {
+struct PipelineState {
   int stage = 0, parity = 0;
   __device__ void next() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
@@ -58,17 +58,17 @@ __device__ inline Part part_of(const Args &a) {
 }
 
 __device__ inline void produce(const Args &a, const Shared &s, const Part &part) {
-  Turn turn;
+  PipelineState state;
   for (int item = part.slice; item < a.items; item += a.split_k) {
     const int w = item % a.tiles[2] * TILE_W, h = item / a.tiles[2] % a.tiles[1] * TILE_H;
     const int rest = item / a.tiles[2] / a.tiles[1], d = rest % a.tiles[0], image = rest / a.tiles[0];
     const int y[5] = {part.row, w, h, d, image};
     const int x[5] = {part.column, w + a.corner[2], h + a.corner[1], d + a.corner[0] + part.plane * a.dilation, image};
-    barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
-    barrier_expect(s.full(turn.stage), TILE + WINDOW);
-    copy_box(s.tile(turn.stage), &a.y, s.full(turn.stage), y);
-    copy_box(s.window(turn.stage), &a.x, s.full(turn.stage), x);
-    turn.next();
+    barrier_wait(s.empty(state.stage), state.parity ^ 1);
+    barrier_expect(s.full(state.stage), TILE + WINDOW);
+    copy_box(s.tile(state.stage), &a.y, s.full(state.stage), y);
+    copy_box(s.window(state.stage), &a.x, s.full(state.stage), x);
+    state.next();
   }
 }
 
@@ -105,20 +105,20 @@ __device__ inline void keep_sums(const Args &a, const Sums &sums, const Part &pa
 }
 
 __device__ inline void consume(const Args &a, const Shared &s, const Part &part, int row) {
-  Turn turn;
+  PipelineState state;
   Sums sums;
   int before = -1;
 #pragma unroll
   for (int j = 0; j < COLUMNS / 2; j++) sums[j] = 0;
   for (int item = part.slice; item < a.items; item += a.split_k) {
-    barrier_wait(s.full(turn.stage), turn.parity);
-    multiply_tile(sums, s.tile(turn.stage), s.window(turn.stage), row);
+    barrier_wait(s.full(state.stage), state.parity);
+    multiply_tile(sums, s.tile(state.stage), s.window(state.stage), row);
     if (before >= 0) {
       wgmma_wait<1>();
       if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(before));
     }
-    before = turn.stage;
-    turn.next();
+    before = state.stage;
+    state.next();
   }
   wgmma_wait<0>();
   wgmma_hold(sums);

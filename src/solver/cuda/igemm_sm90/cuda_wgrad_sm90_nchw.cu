@@ -50,7 +50,7 @@ struct Shared {
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
 };
 
-struct Turn {
+struct PipelineState {
   int stage = 0, parity = 0;
   __device__ void next() {
     if (++stage == STAGES) stage = 0, parity ^= 1;
@@ -132,12 +132,12 @@ __device__ inline void copy_stage(const Args &a, const Shared &s, const Part &pa
 
 // The stages before the first and behind the last are neighbours only.
 __device__ inline void produce(const Args &a, const Shared &s, const Part &part) {
-  Turn turn, done;
+  PipelineState state, done;
   for (int stage = part.begin - 1; stage <= part.end + AHEAD; stage++) {
     if (stage <= part.end) {
-      barrier_wait(s.empty(turn.stage), turn.parity ^ 1);
-      copy_stage(a, s, part, stage, turn.stage);
-      turn.next();
+      barrier_wait(s.empty(state.stage), state.parity ^ 1);
+      copy_stage(a, s, part, stage, state.stage);
+      state.next();
     }
     end_batch();
     if (stage < part.begin - 1 + AHEAD) continue;
@@ -197,7 +197,7 @@ __device__ inline unsigned long long operand_of(const Ring &ring, int group) {
 
 // Shifted rows alternate between two buffers: those of a product in flight stay unchanged. The last of an odd number is
 // followed by the next stage's first.
-__device__ constexpr int turn_of(int group) {
+__device__ constexpr int buffer_of(int group) {
   return STAGE_GROUPS % 4 == 2 && group == STAGE_GROUPS - 2 ? 2 : group / 2 % 2;
 }
 
@@ -211,7 +211,7 @@ __device__ inline void multiply_stage(Sums &sums, const Shared &s, const Rows &r
                                       unsigned (&made)[3][4], int stage, int before) {
 #pragma unroll
   for (int group = 0; group < STAGE_GROUPS; group += 2) {
-    unsigned(&now)[4] = made[turn_of(group)];
+    unsigned(&now)[4] = made[buffer_of(group)];
     load_rows<S>(s.y(stage), rows, group, now);
 #pragma unroll
     for (int r = 0; r < TAPS; r++) wgmma_hold(sums[r]);
@@ -222,7 +222,7 @@ __device__ inline void multiply_stage(Sums &sums, const Shared &s, const Rows &r
 #pragma unroll
     for (int r = 0; r < TAPS; r++) wgmma_hold(sums[r]);
     wgmma_wait<1>();
-    hold_rows(made[turn_of(group ? group - 2 : STAGE_GROUPS - 2)]);
+    hold_rows(made[buffer_of(group ? group - 2 : STAGE_GROUPS - 2)]);
     if (group == 0 && before >= 0 && threadIdx.x % 32 == 0) barrier_arrive(s.empty(before));
   }
 }
@@ -250,7 +250,7 @@ __device__ inline void consume(const Args &a, const Shared &s, const Part &part)
   const Rows rows = rows_of<S>();
   unsigned made[3][4];
   Sums sums;
-  Turn behind;
+  PipelineState behind;
   int at[4] = {-1, -1, 0, 1};  // stages: two before, before, this, behind
 #pragma unroll
   for (int r = 0; r < TAPS; r++)

@@ -67,9 +67,9 @@ static const char *count(const falt_wgrad_sm90_nchw_problem *p, const falt_machi
 
 /* As measured on an H200: products for 16 pixels take 288 cycles, and wait for shared memory, which copies fill. */
 static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_nchw_tile *t) {
-  const double cached = 0.3;                               /* cost of a byte from the cache relative to memory */
-  const double step = p->unit < 8 ? 460 : 400, turn = 700; /* cycles for 16 pixels; from stage to stage */
-  const double stage = (double)groups_of(p, t) / 2 * step + turn;
+  const double cached = 0.3;                                  /* cost of a byte from the cache relative to memory */
+  const double step = p->unit < 8 ? 460 : 400, between = 700; /* cycles for 16 pixels; from stage to stage */
+  const double stage = (double)groups_of(p, t) / 2 * step + between;
   const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->stages / t->split_k);
   const double compute = waves * (each * stage + 6000) / m->clock_hz;
   const double tiles = (double)t->row_tiles * t->column_tiles * (double)p->taps;

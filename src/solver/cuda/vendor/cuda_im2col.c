@@ -68,7 +68,7 @@ static falt_cublas_product product_of(const im2col_plan *plan, int64_t images) {
                                  .next_b = group[0],
                                  .next_c = group[2],
                                  .count = a->groups};
-  return (falt_cublas_product){.turned = true,
+  return (falt_cublas_product){.transposed = true,
                                .m = a->positions * (plan->joined ? images : 1),
                                .n = k,
                                .k = a->depth,

@@ -55,8 +55,8 @@ static void check_tile(void *context, const void *candidate) {
     assert_true(t->tiles[a] * tile[a] >= p->out[a] && (t->tiles[a] - 1) * tile[a] < p->out[a]);
   assert_true(t->filter_tiles * t->groups * t->filters >= p->filters);
   const int lines = reach(p, 0, t->down * t->rows), line = reach(p, 1, t->across * t->columns),
-            phases = t->columns * p->stride[1];
-  assert_true(t->slots * phases >= line && t->pitch >= t->slots * phases);
+            polyphases = t->columns * p->stride[1];
+  assert_true(t->slots * polyphases >= line && t->pitch >= t->slots * polyphases);
   const int64_t floats = (int64_t)p->channels * lines * t->pitch +
                          (int64_t)p->channels * p->taps[0] * p->taps[1] * (t->groups * t->filters + 4);
   assert_true(floats * 4 <= t->shared_bytes && t->shared_bytes <= h200.arch->block_shared);
@@ -109,7 +109,8 @@ static void test_banks(UNUSED void **state) {
     p.stride[0] = p.stride[1] = stride;
     const falt_direct_nchw_tile t = choose(&p);
     int used[32] = {0};
-    for (int i = 0; i < t.across && i < 32; i++) used[i % 32]++; /* slot i of a phase, whatever the phase */
+    for (int i = 0; i < t.across && i < 32; i++)
+      used[i % 32]++; /* slot i of a polyphase part, whatever the polyphase */
     for (int bank = 0; bank < 32; bank++) assert_true(used[bank] <= 1);
     if (t.across < 32 && t.across * t.down >= 32 && t.rows * stride % 2 == t.across % 2)
       assert_int_equal(t.rows * stride * t.pitch % 32, t.across % 32);

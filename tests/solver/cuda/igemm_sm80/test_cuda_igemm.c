@@ -1,5 +1,5 @@
-/* Tests of layers as products of matrices on a GPU: needs no GPU. Phases and tables are held against the relation that
- * src/solver/reference/reference.c states, tiles against what the kernels ask of them, and a representative set of
+/* Tests of layers as products of matrices on a GPU: needs no GPU. Polyphases and tables are held against the relation
+ * that src/solver/reference/reference.c states, tiles against what the kernels ask of them, and a representative set of
  * plans is compiled for every architecture: none may spill. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #define UNUSED __attribute__((unused))
 
-/* ---- phases */
+/* ---- polyphase parts */
 
 static int64_t between(uint64_t *state, int64_t low, int64_t high) {
   return falt_random_int(state, low, high);
@@ -43,7 +43,7 @@ static int meet(const falt_igemm_axis *a, int64_t o, int64_t j, int64_t i) {
 }
 
 static void check_forward(const falt_igemm_axis *a) {
-  const falt_igemm_phase p = falt_igemm_forward(a);
+  const falt_igemm_polyphase p = falt_igemm_forward(a);
   assert_int_equal(p.results, a->results);
   for (int64_t o = 0; o < p.results; o++)
     for (int64_t j = 0; j < p.taps; j++)
@@ -51,14 +51,14 @@ static void check_forward(const falt_igemm_axis *a) {
         assert_int_equal(meet(a, o, p.from + j * p.pace, i), o * p.step + p.first + j * p.delta == i);
 }
 
-/* Every pair of an output and a tap that meets an input is in the input's phase, and nothing else is. */
+/* Every pair of an output and a tap that meets an input is in the input's polyphase part, and nothing else is. */
 static void check_backward(const falt_igemm_axis *forward) {
   falt_igemm_axis a = *forward;
   a.source = forward->results;
   a.results = forward->source;
   int64_t covered = 0, pairs = 0, met = 0;
-  for (int64_t f = 0; f < falt_igemm_phases(&a); f++) {
-    const falt_igemm_phase p = falt_igemm_backward(&a, f);
+  for (int64_t f = 0; f < falt_igemm_polyphases(&a); f++) {
+    const falt_igemm_polyphase p = falt_igemm_backward(&a, f);
     covered += p.results;
     for (int64_t q = 0; q < p.results; q++)
       for (int64_t n = 0; n < p.taps; n++) {
@@ -76,7 +76,7 @@ static void check_backward(const falt_igemm_axis *forward) {
   assert_int_equal(pairs, met);
 }
 
-static void test_phases(UNUSED void **state) {
+static void test_polyphases(UNUSED void **state) {
   uint64_t random = 1;
   for (int k = 0; k < 2000; k++) {
     int64_t output;
@@ -106,8 +106,8 @@ static void test_divisor(UNUSED void **state) {
 
 enum { CHANNELS = 12, PIECE = 4, STEP = 8 };
 
-static void check_tables(const falt_igemm_phase phase[3], int64_t channel_bytes) {
-  const int64_t taps = phase[0].taps * phase[1].taps * phase[2].taps, pieces = taps * CHANNELS / PIECE;
+static void check_tables(const falt_igemm_polyphase polyphase[3], int64_t channel_bytes) {
+  const int64_t taps = polyphase[0].taps * polyphase[1].taps * polyphase[2].taps, pieces = taps * CHANNELS / PIECE;
   const falt_igemm_depth depth = {.channels = CHANNELS,
                                   .piece = PIECE,
                                   .entries = (pieces + STEP - 1) / STEP * STEP,
@@ -115,20 +115,21 @@ static void check_tables(const falt_igemm_phase phase[3], int64_t channel_bytes)
                                   .channel_bytes = channel_bytes};
   falt_cuda_igemm_entry *entry = calloc((size_t)depth.entries + 1, sizeof *entry);
   falt_cuda_igemm_place *place = calloc((size_t)depth.entries + 1, sizeof *place);
-  assert_true(falt_igemm_entries(&depth, phase, entry) && falt_igemm_places(&depth, phase, place));
+  assert_true(falt_igemm_entries(&depth, polyphase, entry) && falt_igemm_places(&depth, polyphase, place));
   for (int64_t i = 0; i < depth.entries; i++) {
     const int64_t tap = i * PIECE / CHANNELS, channel = i * PIECE % CHANNELS;
     if (i >= pieces) {
       assert_true(entry[i].bits & FALT_CUDA_IGEMM_NOWHERE && place[i].channel == FALT_CUDA_IGEMM_NO_CHANNEL);
       continue;
     }
-    int64_t at[3] = {tap / phase[2].taps / phase[1].taps, tap / phase[2].taps % phase[1].taps, tap % phase[2].taps};
+    int64_t at[3] = {tap / polyphase[2].taps / polyphase[1].taps, tap / polyphase[2].taps % polyphase[1].taps,
+                     tap % polyphase[2].taps};
     int64_t way = channel * channel_bytes;
     unsigned bits = FALT_CUDA_IGEMM_EXISTS;
-    for (int axis = 0, bit = 0; axis < 3; bit += (int)phase[axis++].taps) {
-      way += at[axis] * phase[axis].delta * depth.axis_bytes[axis];
+    for (int axis = 0, bit = 0; axis < 3; bit += (int)polyphase[axis++].taps) {
+      way += at[axis] * polyphase[axis].delta * depth.axis_bytes[axis];
       bits |= 1u << (bit + at[axis]);
-      assert_int_equal(place[i].at[axis], phase[axis].first + at[axis] * phase[axis].delta);
+      assert_int_equal(place[i].at[axis], polyphase[axis].first + at[axis] * polyphase[axis].delta);
     }
     assert_int_equal(entry[i].delta, way);
     assert_int_equal(entry[i].bits, bits);
@@ -143,14 +144,14 @@ static void test_tables(UNUSED void **state) {
   static const int64_t channel_bytes[] = {2, -1, -84}; /* channels may lie in any order */
   uint64_t random = 3;
   for (int k = 0; k < 300; k++) {
-    falt_igemm_phase forward[3], backward[3];
+    falt_igemm_polyphase forward[3], backward[3];
     for (int i = 0; i < 3; i++) {
       int64_t output;
       falt_igemm_axis a = random_axis(&random, &output);
       forward[i] = falt_igemm_forward(&a);
       a.results = a.source;
       a.source = output;
-      backward[i] = falt_igemm_backward(&a, between(&random, 0, falt_igemm_phases(&a) - 1));
+      backward[i] = falt_igemm_backward(&a, between(&random, 0, falt_igemm_polyphases(&a) - 1));
     }
     for (size_t b = 0; b < sizeof channel_bytes / sizeof *channel_bytes; b++) {
       check_tables(forward, channel_bytes[b]);
@@ -160,12 +161,12 @@ static void test_tables(UNUSED void **state) {
 }
 
 static void test_far(UNUSED void **state) {
-  const falt_igemm_phase here = {.taps = 1, .pace = 1}, far = {.taps = 3, .delta = 1 << 20, .pace = 1};
-  const falt_igemm_phase phase[3] = {here, far, here};
+  const falt_igemm_polyphase here = {.taps = 1, .pace = 1}, far = {.taps = 3, .delta = 1 << 20, .pace = 1};
+  const falt_igemm_polyphase polyphase[3] = {here, far, here};
   const falt_igemm_depth depth = {
       .channels = 1, .piece = 1, .entries = 3, .axis_bytes = {0, 4096, 4}, .channel_bytes = 4};
   falt_cuda_igemm_entry entry[3];
-  assert_false(falt_igemm_entries(&depth, phase, entry));
+  assert_false(falt_igemm_entries(&depth, polyphase, entry));
 }
 
 /* ---- spans */
@@ -174,7 +175,7 @@ static void test_far(UNUSED void **state) {
  * size, or that reads every second pixel of rows of which 16 bytes divide two. */
 typedef struct layer {
   int64_t size[4], channels, pitch; /* images and axes; pitch: elements of a pixel */
-  falt_igemm_phase phase[3];
+  falt_igemm_polyphase polyphase[3];
 } layer;
 
 enum { ELEMENT = 2, SPAN = 16 };
@@ -187,7 +188,7 @@ static layer random_layer(uint64_t *random) {
     a.dilation = between(random, 1, 2);
     a.pad = a.taps / 2 * a.dilation;
     a.results = l.size[i + 1] = a.source;
-    l.phase[i] = between(random, 0, 1) ? falt_igemm_forward(&a) : falt_igemm_backward(&a, 0);
+    l.polyphase[i] = between(random, 0, 1) ? falt_igemm_forward(&a) : falt_igemm_backward(&a, 0);
   }
   return l;
 }
@@ -204,7 +205,7 @@ static int64_t first_position(const layer *l, const falt_igemm_depth *d, int64_t
   const int64_t rest[4] = {m / (l->size[1] * l->size[2] * l->size[3]), m / (l->size[2] * l->size[3]) % l->size[1],
                            m / l->size[3] % l->size[2], m % l->size[3]};
   int64_t at = rest[0] * l->size[1] * d->axis_bytes[0];
-  for (int i = 0; i < 3; i++) at += (rest[i + 1] + l->phase[i].first) * d->axis_bytes[i];
+  for (int i = 0; i < 3; i++) at += (rest[i + 1] + l->polyphase[i].first) * d->axis_bytes[i];
   return at;
 }
 
@@ -213,10 +214,10 @@ static int64_t first_position(const layer *l, const falt_igemm_depth *d, int64_t
 static void check_span(const layer *l, const falt_igemm_depth *d, const falt_cuda_igemm_entry *e, int64_t at,
                        int64_t i) {
   const int64_t words = falt_igemm_span_bytes(d) / SPAN, tap = i / words, place = i % words * SPAN;
-  const int64_t taps[3] = {tap / l->phase[2].taps / l->phase[1].taps, tap / l->phase[2].taps % l->phase[1].taps,
-                           tap % l->phase[2].taps};
+  const int64_t taps[3] = {tap / l->polyphase[2].taps / l->polyphase[1].taps,
+                           tap / l->polyphase[2].taps % l->polyphase[1].taps, tap % l->polyphase[2].taps};
   int64_t way = 0;
-  for (int axis = 0; axis < 3; axis++) way += taps[axis] * l->phase[axis].delta * d->axis_bytes[axis];
+  for (int axis = 0; axis < 3; axis++) way += taps[axis] * l->polyphase[axis].delta * d->axis_bytes[axis];
   const int64_t ahead = (at + way) & (SPAN - 1), last = ahead + l->channels * ELEMENT;
   if (place >= last) {
     assert_true(e->bits & FALT_CUDA_IGEMM_NOWHERE);
@@ -228,7 +229,7 @@ static void check_span(const layer *l, const falt_igemm_depth *d, const falt_cud
   assert_int_equal((e->bits >> FALT_CUDA_IGEMM_END & 15) + 1, last - place < SPAN ? last - place : SPAN);
 }
 
-/* Every pixel of a phase finds all channels of all its taps with the phase's entries. */
+/* Every pixel of a polyphase part finds all channels of all its taps with the polyphase part's entries. */
 static void test_spans(UNUSED void **state) {
   uint64_t random = 7;
   for (int k = 0; k < 300; k++) {
@@ -238,16 +239,16 @@ static void test_spans(UNUSED void **state) {
     const int64_t image = l.size[1] * d.axis_bytes[0];
     const int64_t bytes[4] = {image, d.axis_bytes[0], d.axis_bytes[1], d.axis_bytes[2]};
     assert_true(falt_igemm_lie_evenly(l.size, bytes, bytes, 0, &evenly));
-    assert_true(evenly.phases == 1 || (evenly.phases <= 8 && l.pitch % 8 != 0));
+    assert_true(evenly.polyphases == 1 || (evenly.polyphases <= 8 && l.pitch % 8 != 0));
     d.even = evenly.even;
-    const int64_t taps = l.phase[0].taps * l.phase[1].taps * l.phase[2].taps;
+    const int64_t taps = l.polyphase[0].taps * l.polyphase[1].taps * l.polyphase[2].taps;
     d.entries = taps * falt_igemm_span_bytes(&d) / SPAN + 1;
     falt_cuda_igemm_entry *entry = calloc((size_t)d.entries, sizeof *entry);
-    for (int phase = 0; phase < evenly.phases; phase++) {
-      const int64_t lead = first_position(&l, &d, 0) + phase * evenly.apart;
-      assert_true(falt_igemm_spans(&d, l.phase, lead & (SPAN - 1), entry));
+    for (int polyphase = 0; polyphase < evenly.polyphases; polyphase++) {
+      const int64_t lead = first_position(&l, &d, 0) + polyphase * evenly.apart;
+      assert_true(falt_igemm_spans(&d, l.polyphase, lead & (SPAN - 1), entry));
       assert_true(entry[d.entries - 1].bits & FALT_CUDA_IGEMM_NOWHERE);
-      for (int64_t m = phase; m < l.size[0] * l.size[1] * l.size[2] * l.size[3]; m += evenly.phases)
+      for (int64_t m = polyphase; m < l.size[0] * l.size[1] * l.size[2] * l.size[3]; m += evenly.polyphases)
         for (int64_t i = 0; i < d.entries - 1; i++) check_span(&l, &d, &entry[i], first_position(&l, &d, m), i);
     }
     free(entry);
@@ -259,10 +260,11 @@ static void test_uneven(UNUSED void **state) {
   const int64_t results[4] = {2, 1, 7, 5}, narrower[4] = {2, 1, 7, 4};
   const int64_t bytes[4] = {490, 490, 70, 14}, back[4] = {490, 490, 70, -14}, aligned[4] = {560, 560, 80, 16};
   falt_igemm_evenly evenly;
-  assert_true(falt_igemm_lie_evenly(results, bytes, bytes, 0, &evenly) && evenly.phases == 8 && evenly.even == 2);
+  assert_true(falt_igemm_lie_evenly(results, bytes, bytes, 0, &evenly) && evenly.polyphases == 8 && evenly.even == 2);
   assert_false(falt_igemm_lie_evenly(narrower, bytes, bytes, 0, &evenly));
   assert_false(falt_igemm_lie_evenly(results, back, back, 0, &evenly));
-  assert_true(falt_igemm_lie_evenly(narrower, aligned, aligned, 0, &evenly) && evenly.phases == 1 && evenly.even == 16);
+  assert_true(falt_igemm_lie_evenly(narrower, aligned, aligned, 0, &evenly) && evenly.polyphases == 1 &&
+              evenly.even == 16);
 }
 
 /* Of groups that begin anywhere the pixels must begin as the first does. */
@@ -272,8 +274,9 @@ static void test_uneven_groups(UNUSED void **state) {
   assert_false(falt_igemm_lie_evenly(results, bytes, bytes, 10, &evenly));
   assert_true(falt_igemm_lie_evenly(results, bytes, bytes, 32, &evenly) && !evenly.groups);
   assert_true(falt_igemm_lie_evenly(results, aligned, aligned, 10, &evenly) && evenly.groups);
-  assert_true(evenly.phases == 8 && evenly.apart == 10 && evenly.even == 2);
-  assert_true(falt_igemm_lie_evenly(results, aligned, aligned, 24, &evenly) && evenly.phases == 2 && evenly.even == 8);
+  assert_true(evenly.polyphases == 8 && evenly.apart == 10 && evenly.even == 2);
+  assert_true(falt_igemm_lie_evenly(results, aligned, aligned, 24, &evenly) && evenly.polyphases == 2 &&
+              evenly.even == 8);
 }
 
 /* ---- tiles */
@@ -403,8 +406,8 @@ static void test_span_plans(UNUSED void **state) {
     const char *line;
     const char *has; /* of the plan's text; NULL: no spans */
   } plans[] = {
-      {"forward n=1 c=257 h=14 w=14 k=257 r=1 s=1 type=f16 layout=nhwc", "spans phases=8"},
-      {"backward-data n=64 c=129 h=28 w=28 k=129 r=3 s=3 pad=1 type=bf16 layout=nhwc", "spans phases=8"},
+      {"forward n=1 c=257 h=14 w=14 k=257 r=1 s=1 type=f16 layout=nhwc", "spans polyphases=8"},
+      {"backward-data n=64 c=129 h=28 w=28 k=129 r=3 s=3 pad=1 type=bf16 layout=nhwc", "spans polyphases=8"},
       {"forward n=64 c=252 h=14 w=14 k=64 r=1 s=1 type=f16 layout=nhwc input-strides=50176,256,1,50176,3584,256",
        "spans)"},
       {"forward n=64 c=129 h=28 w=27 k=129 r=3 s=3 type=f16 layout=nhwc", NULL},
@@ -428,7 +431,7 @@ static void test_span_plans(UNUSED void **state) {
   falt_device_destroy(&device);
 }
 
-/* Nor where the workspace has no room for as many filters as there are phases. */
+/* Nor where the workspace has no room for as many filters as there are polyphase parts. */
 static void test_span_workspace(UNUSED void **state) {
   falt_cuda_options options;
   falt_device *device;
@@ -483,7 +486,7 @@ static void test_compile(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_phases),        cmocka_unit_test(test_divisor),    cmocka_unit_test(test_tables),
+      cmocka_unit_test(test_polyphases),    cmocka_unit_test(test_divisor),    cmocka_unit_test(test_tables),
       cmocka_unit_test(test_far),           cmocka_unit_test(test_spans),      cmocka_unit_test(test_uneven),
       cmocka_unit_test(test_uneven_groups), cmocka_unit_test(test_scattered),  cmocka_unit_test(test_tiles),
       cmocka_unit_test(test_workspace),     cmocka_unit_test(test_span_plans), cmocka_unit_test(test_span_workspace),

@@ -40,24 +40,24 @@ static int64_t place(const falt_cuda_igemm_sm90_axis *a, int64_t pixel, int tap)
 static void check_axis(const falt_igemm_sm90_axis *a, falt_igemm_sm90_operation operation) {
   falt_igemm_sm90_axis one = {1, 1, 1, 0, 1, 1};
   falt_igemm_sm90_problem p = layer(operation, 1, 64, 64, *a);
-  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+  falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
   const int64_t results = operation == FALT_IGEMM_SM90_DATA ? a->in : a->out;
   const int64_t source = operation == FALT_IGEMM_SM90_DATA ? a->out : a->in;
   int64_t met = 0, walked = 0, seen = 0;
   int count;
   p.axis[1] = one;
-  if (falt_igemm_sm90_phases(&p, phases, &count)) return; /* too far away */
+  if (falt_igemm_sm90_polyphases(&p, polyphases, &count)) return; /* too far away */
   for (int64_t o = 0; o < a->out; o++)
     for (int64_t j = 0; j < a->taps; j++) {
       const int64_t i = o * a->stride + j * a->dilation - a->pad;
       met += i >= 0 && i < a->in;
     }
   for (int f = 0; f < count; f++) {
-    const falt_cuda_igemm_sm90_axis *made = &phases[f].axis[2];
-    assert_int_equal(place(made, made->pixels - 1, 0) - made->offset, phases[f].last[2] + source - 1);
+    const falt_cuda_igemm_sm90_axis *made = &polyphases[f].axis[2];
+    assert_int_equal(place(made, made->pixels - 1, 0) - made->offset, polyphases[f].last[2] + source - 1);
     for (int64_t q = 0; q < made->pixels; q++, seen++)
       for (int i = 0; i < made->taps; i++) {
-        const int64_t result = phases[f].first[2] + q * phases[f].pace[2], tap = made->first + i * made->step;
+        const int64_t result = polyphases[f].first[2] + q * polyphases[f].pace[2], tap = made->first + i * made->step;
         const int64_t from = place(made, q, i);
         assert_true(result < results && tap < a->taps);
         if (operation == FALT_IGEMM_SM90_DATA)
@@ -97,11 +97,11 @@ static void test_reach(UNUSED void **state) {
       {{3, 8, 1, 1, 64, 8}, 2, true},       {{3, 9, 1, 1, 64, 8}, 2, false},     {{9001, 1, 1, 4500, 64, 64}, 1, true}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_FORWARD, 1, 64, 64, (falt_igemm_sm90_axis){1, 1, 1, 0, 1, 1});
-    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+    falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
     int count;
     p.axis[2] = cases[i].axis;
     p.axes = cases[i].axes;
-    const char *why = falt_igemm_sm90_phases(&p, phases, &count);
+    const char *why = falt_igemm_sm90_polyphases(&p, polyphases, &count);
     if ((why == NULL) != cases[i].fits) fail_msg("case %zu: %s", i, why ? why : "fits");
   }
 }
@@ -135,16 +135,16 @@ static void check_tile(void *context, const void *candidate) {
   } else {
     assert_true(t->clusters * t->cluster <= 132 * t->cluster);
   }
-  if (sum->problem->turned) assert_int_equal(t->columns % (64 * t->cluster), 0);
+  if (sum->problem->transposed) assert_int_equal(t->columns % (64 * t->cluster), 0);
 }
 
 static falt_igemm_sm90_tile choose(const falt_igemm_sm90_problem *p) {
-  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+  falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
   falt_igemm_sm90_tile best;
   tally sum = {.problem = p};
   int count;
-  assert_null(falt_igemm_sm90_phases(p, phases, &count));
-  const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(p, phases, count);
+  assert_null(falt_igemm_sm90_polyphases(p, polyphases, &count));
+  const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(p, polyphases, count);
   falt_igemm_sm90_each(p, &work, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_igemm_sm90_choose(p, &work, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
@@ -164,7 +164,7 @@ static void test_tiles(UNUSED void **state) {
       const falt_igemm_sm90_axis *a = &layers[i].axis;
       falt_igemm_sm90_problem p =
           layer((falt_igemm_sm90_operation)operation, 256, layers[i].channels, layers[i].results, *a);
-      p.turned = operation == FALT_IGEMM_SM90_DATA;
+      p.transposed = operation == FALT_IGEMM_SM90_DATA;
       const falt_igemm_sm90_tile many = choose(&p);
       const double flops = 2.0 * 256 * (double)(a->out * a->out * a->taps * a->taps * p.channels * p.results);
       assert_true(many.seconds > flops / 989e12);
@@ -174,37 +174,37 @@ static void test_tiles(UNUSED void **state) {
     }
 }
 
-/* Phases without taps have no tiles where their results lie in words, unless they are many and products few. */
+/* Polyphases without taps have no tiles where their results lie in words, unless they are many and products few. */
 static void test_zeros(UNUSED void **state) {
   static const struct {
     int64_t batch;
     falt_igemm_sm90_axis axis;
     bool words;
-    int phases, zeros;
+    int polyphases, zeros;
   } cases[] = {{16, {1, 2, 1, 0, 56, 28}, true, 1, 3},  {16, {1, 2, 1, 0, 55, 28}, true, 1, 3},
                {16, {1, 2, 1, 0, 56, 28}, false, 4, 0}, {16, {3, 2, 1, 1, 56, 28}, true, 4, 0},
                {16, {3, 2, 2, 2, 56, 28}, true, 1, 3},  {16, {1, 2, 1, 1, 1, 1}, true, 1, 0},
                {256, {1, 2, 1, 0, 56, 28}, true, 4, 0}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_DATA, cases[i].batch, 256, 512, cases[i].axis);
-    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+    falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
     int count;
     p.words = cases[i].words;
-    assert_null(falt_igemm_sm90_phases(&p, phases, &count));
-    const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, phases, count);
-    assert_int_equal(work.phases, cases[i].phases);
+    assert_null(falt_igemm_sm90_polyphases(&p, polyphases, &count));
+    const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, polyphases, count);
+    assert_int_equal(work.polyphases, cases[i].polyphases);
     assert_int_equal(work.zeros, cases[i].zeros);
-    assert_int_equal(work.phases + work.zeros, count);
+    assert_int_equal(work.polyphases + work.zeros, count);
   }
 }
 
-/* Places are as large as a part of the cache, and each phase has tiles for all of them. */
+/* Places are as large as a part of the cache, and each polyphase part has tiles for all of them. */
 static void test_places(UNUSED void **state) {
   static const struct { int64_t batch, size, places; } cases[] = {{1, 56, 1}, {64, 56, 1}, {256, 56, 3}, {256, 55, 3}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     const falt_igemm_sm90_axis axis = {3, 2, 1, 1, cases[i].size, 28};
     falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_DATA, cases[i].batch, 128, 128, axis);
-    p.turned = true;
+    p.transposed = true;
     const falt_igemm_sm90_tile t = choose(&p);
     const int64_t rows = falt_igemm_sm90_rows(&t) * t.cluster;
     assert_int_equal(t.places, cases[i].places);
@@ -256,7 +256,7 @@ static void test_rows(UNUSED void **state) {
     falt_igemm_sm90_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
     p.words = true;
     p.residual = cases[i].residual;
-    p.turned = p.operation == FALT_IGEMM_SM90_DATA;
+    p.transposed = p.operation == FALT_IGEMM_SM90_DATA;
     if (choose(&p).rows != cases[i].rows) fail_msg("case %zu", i);
   }
 }
@@ -278,13 +278,13 @@ static void test_whole(UNUSED void **state) {
                {FALT_IGEMM_SM90_DATA, 144, 24, {1, 2, 1, 0, 56, 28}, false, 32}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     falt_igemm_sm90_problem p = layer(cases[i].operation, 256, cases[i].channels, cases[i].results, cases[i].axis);
-    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+    falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
     int count;
     p.words = p.whole = true;
-    p.turned = p.operation == FALT_IGEMM_SM90_DATA;
+    p.transposed = p.operation == FALT_IGEMM_SM90_DATA;
     if (choose(&p).whole != cases[i].whole) fail_msg("case %zu", i);
-    assert_null(falt_igemm_sm90_phases(&p, phases, &count));
-    assert_int_equal(falt_igemm_sm90_work_of(&p, phases, count).summed, cases[i].summed);
+    assert_null(falt_igemm_sm90_polyphases(&p, polyphases, &count));
+    assert_int_equal(falt_igemm_sm90_work_of(&p, polyphases, count).summed, cases[i].summed);
   }
 }
 
@@ -333,7 +333,7 @@ static void test_room(UNUSED void **state) {
 static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_tile *t,
                                   const falt_igemm_sm90_work *work, int type_y, int planar) {
   falt_cuda_kernel k = {.source = "cuda_igemm_sm90.cu", .entry = "falt_igemm_sm90"};
-  const int lines = planar && work->phases == 1 ? 1 + (p->operation == FALT_IGEMM_SM90_FILTER) : 0;
+  const int lines = planar && work->polyphases == 1 ? 1 + (p->operation == FALT_IGEMM_SM90_FILTER) : 0;
   const struct {
     const char *name;
     int value;
@@ -344,7 +344,7 @@ static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_i
                  {"SCALED", p->operation != FALT_IGEMM_SM90_FILTER},
                  {"BIASED", p->operation != FALT_IGEMM_SM90_FILTER},
                  {"RESIDUAL", p->residual},
-                 {"TURN_B", p->turned && lines < 2},
+                 {"TRANSPOSED_B", p->transposed && lines < 2},
                  {"CONSUMERS", t->consumers},
                  {"WG_ROWS", t->wg_rows},
                  {"COLUMNS", t->columns},
@@ -352,7 +352,7 @@ static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_i
                  {"BUFFERS", t->buffers},
                  {"CLUSTER", t->cluster},
                  {"RESIDENT", t->resident},
-                 {"PHASES", work->phases},
+                 {"POLYPHASES", work->polyphases},
                  {"ZEROS", work->zeros},
                  {"SWAPPED", t->swapped},
                  {"PINGPONG", t->pingpong},
@@ -410,37 +410,37 @@ static void test_kernels(UNUSED void **state) {
     const falt_igemm_sm90_axis axis =
         i == 4 ? (falt_igemm_sm90_axis){1, 2, 1, 0, 28, 14} : (falt_igemm_sm90_axis){3, 2, 1, 1, 28, 14};
     falt_igemm_sm90_problem p = layer(operations[i], 8, 128, 512, axis);
-    falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+    falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
     int count;
-    p.turned = p.operation != FALT_IGEMM_SM90_FORWARD;
+    p.transposed = p.operation != FALT_IGEMM_SM90_FORWARD;
     p.residual = i == 0;
     p.words = true;
     if (i == 3) p.y_bytes = 4;
-    assert_null(falt_igemm_sm90_phases(&p, phases, &count));
-    falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, phases, count);
+    assert_null(falt_igemm_sm90_polyphases(&p, polyphases, &count));
+    falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, polyphases, count);
     compiled c = {&p, &work, i == 3 ? FALT_F32 : FALT_F16, 0, 0};
     falt_igemm_sm90_each(&p, &work, &h200, &(falt_tile_search){.visit = compile, .context = &c});
     /* The same as NCHW, other tiles of it. */
     c.planar = i == 0 ? 1 : 4;
     c.tried = 6;
     p.words = false;
-    work = falt_igemm_sm90_work_of(&p, phases, count);
+    work = falt_igemm_sm90_work_of(&p, polyphases, count);
     falt_igemm_sm90_each(&p, &work, &h200, &(falt_tile_search){.visit = compile_some, .context = &c});
   }
   /* Whole pixels by warps. */
   falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_FORWARD, 256, 64, 256, (falt_igemm_sm90_axis){1, 1, 1, 0, 56, 56});
-  falt_igemm_sm90_phase phases[FALT_IGEMM_SM90_PHASES];
+  falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
   int count;
   p.words = true;
-  assert_null(falt_igemm_sm90_phases(&p, phases, &count));
-  const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, phases, count);
+  assert_null(falt_igemm_sm90_polyphases(&p, polyphases, &count));
+  const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, polyphases, count);
   const falt_igemm_sm90_tile tile = choose(&p);
   compiled c = {&p, &work, FALT_F16, 0, 0};
   assert_true(tile.rows);
   compile(&c, &tile);
   /* Whole tiles of pixels, of few summed channels. */
   p.channels = 24, p.results = 144, p.whole = true;
-  const falt_igemm_sm90_work few = falt_igemm_sm90_work_of(&p, phases, count);
+  const falt_igemm_sm90_work few = falt_igemm_sm90_work_of(&p, polyphases, count);
   c.work = &few;
   c.tried = 0;
   falt_igemm_sm90_each(&p, &few, &h200, &(falt_tile_search){.visit = compile, .context = &c});
