@@ -15,7 +15,7 @@ typedef struct falt_architecture {
   double mma_f64_bytes;   /* the same for doubles */
   double mma_starts;      /* products of 16 x 8 x 32 bytes that a multiprocessor starts in a cycle */
   int toeplitz_registers; /* of a thread, that the compiler needs more than for sm_90: Toeplitz products, */
-  int sweep_registers;    /* 2.5D blocking */
+  int registers_25d;      /* 2.5D blocking */
 } falt_architecture;
 
 /* Rows of the table. */

@@ -111,15 +111,15 @@ static void test_tile(UNUSED void **state) {
     }
 }
 
-typedef struct swept {
+typedef struct volume {
   int taps[3], terms, columns;
   const char *element;
   falt_type type;
   int boundary;
-} swept;
+} volume;
 
 /* As the solver fills the parameters, with the cut that it would choose for a GPU of an H200's or an A100's size. */
-static falt_cuda_kernel sweep(const swept *v, const char *architecture, bool small) {
+static falt_cuda_kernel kernel_25d(const volume *v, const char *architecture, bool small) {
   static const falt_machine sizes[] = {H200, A100};
   falt_machine machine = sizes[small];
   const int number = atoi(architecture + strlen("sm_"));
@@ -150,8 +150,8 @@ static falt_cuda_kernel sweep(const swept *v, const char *architecture, bool sma
   return k;
 }
 
-static void test_sweep(UNUSED void **state) {
-  static const swept volumes[] = {
+static void test_25d(UNUSED void **state) {
+  static const volume volumes[] = {
       {{3, 3, 3}, 0, 256, "float", FALT_F32, 2},          {{3, 3, 3}, 0, 256, "float", FALT_F32, 0},
       {{3, 3, 3}, 0, 509, "float", FALT_F32, 4},          {{5, 5, 5}, 0, 256, "float", FALT_F32, 2},
       {{5, 5, 5}, 0, 256, "float", FALT_F32, 0},          {{7, 7, 7}, 0, 256, "float", FALT_F32, 3},
@@ -165,7 +165,7 @@ static void test_sweep(UNUSED void **state) {
     for (size_t i = 0; i < sizeof volumes / sizeof *volumes; i++) {
       if (!is_turn(a, i)) continue;
       for (int small = 0; small < 2; small++) {
-        const falt_cuda_kernel kernel = sweep(&volumes[i], architectures[a], small);
+        const falt_cuda_kernel kernel = kernel_25d(&volumes[i], architectures[a], small);
         compile(&kernel, architectures[a], 255, 0);
       }
     }
@@ -333,7 +333,7 @@ static falt_cuda_kernel blocked(const many_taps *m, const falt_tiled *b) {
                  {"BAND_R", b->band[0]},
                  {"BAND_S", b->band[1]},
                  {"BUFFERS", b->buffers},
-                 {"SWEEP", b->sweep > 0},
+                 {"WALK", b->walk > 0},
                  {"APART", b->apart},
                  {"FLUSH", b->flush},
                  {"BLOCKS", b->blocks}};
@@ -489,7 +489,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_bad_source), cmocka_unit_test(test_bad_kernel), cmocka_unit_test(test_architectures),
       cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_copies),
-      cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),       cmocka_unit_test(test_sweep),
+      cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),       cmocka_unit_test(test_25d),
       cmocka_unit_test(test_toeplitz),   cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),
       cmocka_unit_test(test_pooling),
   };

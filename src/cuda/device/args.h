@@ -58,7 +58,7 @@ typedef struct falt_cuda_tile_args {
   int tiles[3], begin[3], end[3]; /* that cover the image; the box of inner ones */
   int blocks[3];                  /* that cover the box */
   int frame_blocks, all_blocks;   /* of an image */
-  int planes;                     /* sweeps: of a block; blocks cover the image */
+  int planes;                     /* 2.5D blocking: of a block; blocks cover the image */
   unsigned lines;                 /* rows: of all images */
   int aligned;                    /* pointers allow vectors */
   int batch;                      /* size of the inner batch dimension */
@@ -104,7 +104,7 @@ typedef struct falt_cuda_tiled_args {
   int tile_elements, buffer_elements;                    /* shared memory: of a tile, of a tile with its taps */
   int column_blocks, row_blocks, plane_blocks, batch[2]; /* batch: outputs of a group, groups */
   int x_aligned, y_aligned;                              /* pointers and strides allow vector access */
-  int sweep;                                             /* result planes of a walk */
+  int walk;                                              /* result planes of a walk */
   double fill;
   falt_cuda_epilogue epilogue;
   falt_cuda_tensor residual;

@@ -13,14 +13,14 @@ enum { PLANE, ROW, COLUMN };
 
 typedef struct blocking_plan {
   falt_taps_plan taps;
-  falt_25d sweep;
+  falt_25d tile;
 } blocking_plan;
 
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const blocking_plan *plan = (const blocking_plan *)base;
-  const falt_25d *s = &plan->sweep;
+  const falt_25d *s = &plan->tile;
   falt_cuda_tile_args args = falt_taps_args(&plan->taps, o, s->x_vector, s->y_vector);
   const int64_t blocks = s->count[PLANE] * s->count[ROW] * s->count[COLUMN] * plan->taps.problem.batch;
   void *parameters[] = {&args, (void *)plan->taps.values};
@@ -30,7 +30,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const blocking_plan *plan = (const blocking_plan *)base;
-  const falt_25d *s = &plan->sweep;
+  const falt_25d *s = &plan->tile;
   falt_text_add(text, "(%s ", base->solver->name);
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
   falt_text_add(text, "%dx%d planes=%d ahead=%d block=%dx%d vectors=%d,%d%s)", s->rows, s->width, s->planes, s->ahead,
@@ -47,7 +47,7 @@ static falt_status ready(falt_plan *base) {
   blocking_plan *plan = (blocking_plan *)base;
   falt_cuda_kernel kernel = {.source = "cuda_25d.cu", .entry = "falt_25d"};
   falt_taps_defines(&kernel, &plan->taps);
-  falt_25d_defines(&kernel, &plan->sweep);
+  falt_25d_defines(&kernel, &plan->tile);
   return falt_gpu_kernel(base->device->gpu, &kernel, &plan->taps.function);
 }
 
@@ -55,7 +55,7 @@ static falt_status ready(falt_plan *base) {
 
 /* Blocks are numbered in 31 bits; so are a plane's elements. */
 static const char *too_large(const blocking_plan *plan) {
-  const falt_25d *s = &plan->sweep;
+  const falt_25d *s = &plan->tile;
   const falt_tile_problem *p = &plan->taps.problem;
   const double blocks = (double)s->count[PLANE] * (double)s->count[ROW] * (double)s->count[COLUMN] * (double)p->batch;
   const double plane = (double)p->in[ROW] * fabs((double)plan->taps.args.x_row) + (double)p->in[COLUMN];
@@ -77,7 +77,7 @@ static void swap_int(int pair[2]) {
 }
 
 /* An image's rows become its planes; their taps are the whole filter's, in the same order. */
-static void turn(falt_taps_plan *plan) {
+static void rows_as_planes(falt_taps_plan *plan) {
   falt_tile_problem *p = &plan->problem;
   falt_cuda_tile_args *a = &plan->args;
   int *const pairs[] = {plan->axis, p->taps, p->pad, a->in, a->out};
@@ -93,7 +93,7 @@ static void turn(falt_taps_plan *plan) {
 
 static const char *choose(blocking_plan *plan) {
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
-  if (!falt_25d_choose(&plan->taps.problem, &machine, &plan->sweep)) return plan->sweep.rejected;
+  if (!falt_25d_choose(&plan->taps.problem, &machine, &plan->tile)) return plan->tile.rejected;
   return too_large(plan);
 }
 
@@ -105,14 +105,14 @@ falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int 
   }
   blocking_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
   if (!plan) return NULL;
-  if (plan->taps.axis[PLANE] < 0 && terms == 0) turn(&plan->taps);
+  if (plan->taps.axis[PLANE] < 0 && terms == 0) rows_as_planes(&plan->taps);
   const char *why = choose(plan);
   if (why) return falt_taps_plan_drop(&plan->taps, ask, why);
-  plan->taps.args.planes = plan->sweep.planes;
-  for (int i = 0; i < 3; i++) plan->taps.args.blocks[i] = (int)plan->sweep.count[i];
+  plan->taps.args.planes = plan->tile.planes;
+  for (int i = 0; i < 3; i++) plan->taps.args.blocks[i] = (int)plan->tile.count[i];
   const falt_machine machine = falt_cuda_machine(plan->taps.base.device);
-  const double scattered = falt_25d_scattered(&plan->taps.problem, &machine, &plan->sweep);
-  plan->taps.base.cost.seconds = 2e-6 + plan->sweep.seconds + scattered;
+  const double scattered = falt_25d_scattered(&plan->taps.problem, &machine, &plan->tile);
+  plan->taps.base.cost.seconds = 2e-6 + plan->tile.seconds + scattered;
   return &plan->taps;
 }
 

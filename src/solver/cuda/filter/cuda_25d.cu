@@ -191,7 +191,7 @@ __device__ inline void set_places(Thread &me, const Args &a, int row, int column
 }
 
 template <int IN, int OUT>
-__device__ inline void sweep(const Args &a, const Taps &taps) {
+__device__ inline void filter_block(const Args &a, const Taps &taps) {
   unsigned block = blockIdx.x;
   const int wanted = (block % a.blocks[COLUMN] * BLOCK_X + threadIdx.x) * V, column = min(wanted, a.out[COLUMN] - V);
   block /= a.blocks[COLUMN];
@@ -250,7 +250,7 @@ __device__ inline void sweep(const Args &a, const Taps &taps) {
 extern "C" __global__ void __launch_bounds__(BLOCK_X *BLOCK_Y, BLOCKS)
     falt_25d(const __grid_constant__ Args a, const __grid_constant__ Taps taps) {
   if (VECTOR_X * VECTOR_Y == 1 || a.aligned)
-    sweep<VECTOR_X, VECTOR_Y>(a, taps);
+    filter_block<VECTOR_X, VECTOR_Y>(a, taps);
   else
-    sweep<1, 1>(a, taps);
+    filter_block<1, 1>(a, taps);
 }

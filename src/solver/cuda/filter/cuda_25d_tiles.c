@@ -224,7 +224,7 @@ static void complete(const falt_tile_problem *p, const falt_machine *m, falt_25d
   s->y_vector = vector_of(p, s, p->y_align, p->y_bytes);
   s->count[ROW] = falt_ceil_div(p->out[ROW], (int64_t)s->rows * s->block[1]);
   s->count[COLUMN] = falt_ceil_div(p->out[COLUMN], (int64_t)s->width * s->block[0]);
-  s->registers = fitted_registers(p, s) + m->arch->sweep_registers;
+  s->registers = fitted_registers(p, s) + m->arch->registers_25d;
   s->blocks = blocks_of(s);
 }
 
@@ -232,15 +232,15 @@ static const char *block_reason(const falt_25d *s) {
   return s->blocks < 1 ? "a block needs more registers than a multiprocessor has" : NULL;
 }
 
-static void consider(const falt_tile_problem *p, const falt_machine *m, falt_25d sweep, falt_tile_search *search) {
-  sweep.rejected = problem_reason(p, &sweep);
-  if (!sweep.rejected) {
-    complete(p, m, &sweep);
-    sweep.rejected = reason(p, &sweep);
-    if (!sweep.rejected) sweep.rejected = block_reason(&sweep);
+static void consider(const falt_tile_problem *p, const falt_machine *m, falt_25d tile, falt_tile_search *search) {
+  tile.rejected = problem_reason(p, &tile);
+  if (!tile.rejected) {
+    complete(p, m, &tile);
+    tile.rejected = reason(p, &tile);
+    if (!tile.rejected) tile.rejected = block_reason(&tile);
   }
-  if (!sweep.rejected) estimate(p, m, &sweep);
-  falt_tile_offer(search, &sweep, sweep.rejected, sweep.seconds);
+  if (!tile.rejected) estimate(p, m, &tile);
+  falt_tile_offer(search, &tile, tile.rejected, tile.seconds);
 }
 
 void falt_25d_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_search *search) {
@@ -251,12 +251,12 @@ void falt_25d_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_
   enum { BLOCKS = sizeof blocks / sizeof *blocks, AHEADS = sizeof ahead / sizeof *ahead };
   for (int i = 0; i < WIDTHS * ROWS * BLOCKS * AHEADS; i++) {
     const int b = i % BLOCKS, r = i / BLOCKS % ROWS, w = i / BLOCKS / ROWS % WIDTHS, a = i / BLOCKS / ROWS / WIDTHS;
-    falt_25d sweep = {.width = widths[w], .rows = rows[r], .ahead = ahead[a], .block = {blocks[b][0], blocks[b][1]}};
-    const int bytes = sweep.width * p->x_bytes;
-    const bool narrow = bytes < WIDE / 4 && 4 * sweep.width <= p->out[COLUMN];
-    if (lines_of(p, &sweep) == 1 && ahead[a] > 3) continue; /* planes of an iteration */
-    if (lines_of(p, &sweep) > 1) sweep.ahead = larger(2, smaller(ahead[a], lines_of(p, &sweep)));
-    if (bytes <= WIDE && !narrow) consider(p, m, sweep, search);
+    falt_25d tile = {.width = widths[w], .rows = rows[r], .ahead = ahead[a], .block = {blocks[b][0], blocks[b][1]}};
+    const int bytes = tile.width * p->x_bytes;
+    const bool narrow = bytes < WIDE / 4 && 4 * tile.width <= p->out[COLUMN];
+    if (lines_of(p, &tile) == 1 && ahead[a] > 3) continue; /* planes of an iteration */
+    if (lines_of(p, &tile) > 1) tile.ahead = larger(2, smaller(ahead[a], lines_of(p, &tile)));
+    if (bytes <= WIDE && !narrow) consider(p, m, tile, search);
   }
 }
 

@@ -31,9 +31,9 @@ bool falt_25d_choose(const falt_tile_problem *problem, const falt_machine *machi
 
 /* Additional seconds of 2.5D blocking, compared with tiles, if stores fill only parts of sectors: the L2 cache needs as
  * long for each part as for half a sector. */
-double falt_25d_scattered(const falt_tile_problem *problem, const falt_machine *machine, const falt_25d *sweep);
+double falt_25d_scattered(const falt_tile_problem *problem, const falt_machine *machine, const falt_25d *tile);
 
 /* The compile-time parameters of a shape. */
-void falt_25d_defines(falt_cuda_kernel *kernel, const falt_25d *sweep);
+void falt_25d_defines(falt_cuda_kernel *kernel, const falt_25d *tile);
 
 #endif

@@ -110,7 +110,7 @@ __device__ inline void add_window(ACC sum[V], const Taps &taps, const uint4 *wor
 
 // ---- outputs
 
-__device__ inline void turn_results(const Args &a, uint4 *words, const ACC sum[V]) {
+__device__ inline void transpose_results(const Args &a, uint4 *words, const ACC sum[V]) {
   union {
     uint4 word[OWN_OUT];
     Y y[V];
@@ -121,7 +121,7 @@ __device__ inline void turn_results(const Args &a, uint4 *words, const ACC sum[V
   for (int k = 0; k < OWN_OUT; k++) words[k] = raw.word[k];
 }
 
-__device__ inline void store_turned(const Args &a, Y *y, const uint4 *words, int column, int lane) {
+__device__ inline void store_transposed(const Args &a, Y *y, const uint4 *words, int column, int lane) {
   y += column;
   if (a.aligned && column + WARP * V <= a.out[COLUMN]) {
     words += slot(lane, OWN_OUT);
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
   __syncwarp();
   add_window(sum, taps, words + lane * (OWN | 1));
   __syncwarp();
-  turn_results(a, words + lane * (OWN_OUT | 1), sum);
+  transpose_results(a, words + lane * (OWN_OUT | 1), sum);
   __syncwarp();
-  store_turned(a, y, words, column, lane);
+  store_transposed(a, y, words, column, lane);
 }

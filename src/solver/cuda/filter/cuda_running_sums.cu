@@ -9,7 +9,7 @@
 //
 // Down the columns: a thread owns VECTOR neighbouring columns. The ends of a chunk are in registers; the rows that they
 // are made of are read a second time, mostly from the cache. The whole chunks are a queue in shared memory: sums from
-// each chunk to the queue's end, which are made once for every turn of the queue, and a sum of the later ones.
+// each chunk to the queue's end, which are made once for every round of the queue, and a sum of the later ones.
 //
 // Along the rows: a warp owns a row of columns' sums in shared memory, and a lane a chunk. The sums of whole chunks are
 // made by doubling. The chunks' length is odd, so neighbouring lanes read from all banks. Outputs replace the row's
@@ -35,7 +35,7 @@
 
 // ---- down the columns, by a thread
 
-// Sums of whole chunks: of those that the last turn has left, from the first one on, and of later ones.
+// Sums of whole chunks: of those that the last round has left, from the first one on, and of later ones.
 struct Queue {
   Sums front, back;
   int top, pushed;

@@ -182,8 +182,8 @@ static bool count_blocks(tiled_plan *plan) {
   const falt_tiled *b = &plan->block;
   a->column_blocks = (int)falt_ceil_div(a->out_columns, (int64_t)b->lanes * b->groups * b->group);
   a->row_blocks = (int)falt_ceil_div(a->out_rows, (int64_t)b->lines * b->rows);
-  a->plane_blocks = (int)falt_ceil_div(a->out_planes, b->sweep ? b->sweep : b->depth);
-  a->sweep = b->sweep;
+  a->plane_blocks = (int)falt_ceil_div(a->out_planes, b->walk ? b->walk : b->depth);
+  a->walk = b->walk;
   a->tile_elements = b->tile_elements;
   a->buffer_elements = b->buffer_elements;
   const double blocks = (double)a->column_blocks * a->row_blocks * a->plane_blocks * a->batch[0] * a->batch[1] *
@@ -213,7 +213,7 @@ static void add_block(falt_cuda_kernel *kernel, const falt_tiled *b) {
       {"SPREAD", b->spread},  {"LANES", b->lanes},     {"LINES", b->lines},       {"CHUNK", b->chunk},
       {"REST", b->rest},      {"SPACE", b->space},     {"NEXT_TAP", b->next_tap}, {"NEXT_RESULT", b->next_result},
       {"SHIFT", b->shift},    {"PITCH", b->pitch},     {"DENSE", b->dense},       {"BAND_R", b->band[0]},
-      {"BAND_S", b->band[1]}, {"BUFFERS", b->buffers}, {"SWEEP", b->sweep > 0},   {"BLOCKS", b->blocks},
+      {"BAND_S", b->band[1]}, {"BUFFERS", b->buffers}, {"WALK", b->walk > 0},     {"BLOCKS", b->blocks},
       {"APART", b->apart},    {"FLUSH", b->flush}};
   falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
   kernel->shared_bytes = b->shared_bytes;

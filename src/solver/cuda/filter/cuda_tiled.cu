@@ -27,7 +27,7 @@
 //   SHIFT                     elements loaded before the window to be aligned
 //   PITCH                     elements of a line of the tile
 //   BAND_R BAND_S             tap rows and columns of a step; BAND_S > REST: a multiple of CHUNK
-//   SWEEP                     1: DEPTH is the number of tap planes and a block walks along the depth: see sweep
+//   WALK                     1: DEPTH is the number of tap planes and a block walks along the depth: see walk
 //   BUFFERS                   2: the next step's tile arrives during this one
 //   BLOCKS                    blocks that should fit on a multiprocessor
 //   APART                     1: a window's taps are summed for themselves: see partial.cuh
@@ -50,8 +50,8 @@ constexpr int V = GROUPS * GROUP, P = PIXEL, THREADS = LANES * LINES;
 constexpr int TAP_PITCH = (BAND_S + 16 / sizeof(SUM) - 1) / (16 / sizeof(SUM)) * (16 / sizeof(SUM));
 constexpr int WIDTH = LANES * V, HEIGHT = LINES * ROWS;  // outputs of a block
 constexpr int QUAD = 16 / sizeof(ACC), QUADS = PITCH / QUAD;
-constexpr bool ALL = SWEEP && ROWS == 1 && DILATE_R == 1;  // every line belongs to every output of a thread
-constexpr bool COPY = TYPE_X == F32 && sizeof(ACC) == 4;   // elements need no conversion
+constexpr bool ALL = WALK && ROWS == 1 && DILATE_R == 1;  // every line belongs to every output of a thread
+constexpr bool COPY = TYPE_X == F32 && sizeof(ACC) == 4;  // elements need no conversion
 
 struct alignas(16) Quad {
   ACC of[QUAD];
@@ -154,7 +154,7 @@ struct Step {
 
 // The tap plane by which input plane `plane` belongs to a block's output plane d, or -1.
 __device__ inline int tap_plane(const Args &a, int plane, int d) {
-  if (SWEEP) return DEPTH - 1 - d;
+  if (WALK) return DEPTH - 1 - d;
   const int t = plane - d * STRIDE_T;
   return t >= 0 && t % DILATE_T == 0 && t / DILATE_T < a.taps[0] ? t / DILATE_T : -1;
 }
@@ -424,11 +424,11 @@ __device__ inline void add_steps(const Args &a, const Block &b, ACC *tile, ACC s
   if (FLUSH) add_totals(sum, totals);
 }
 
-// 2.5D blocking over a.sweep output planes: each input plane is added to the DEPTH output planes that read it; the
+// 2.5D blocking over a.walk output planes: each input plane is added to the DEPTH output planes that read it; the
 // oldest is then complete and the others move up.
-__device__ inline void sweep(const Args &a, const Block &b, ACC *tile, ACC sum[DEPTH][ROWS][V], int mine,
-                             const Place &p) {
-  const int steps = min(a.sweep, a.out_planes - b.plane) + DEPTH - 1;
+__device__ inline void walk(const Args &a, const Block &b, ACC *tile, ACC sum[DEPTH][ROWS][V], int mine,
+                            const Place &p) {
+  const int steps = min(a.walk, a.out_planes - b.plane) + DEPTH - 1;
   Step step = {0, 0, 0, a.taps[1], a.taps[2]};
   Totals none;
   stage_taps(a, tile + a.tile_elements, b.w, step);
@@ -464,7 +464,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_tiled(const _
   block /= a.column_blocks;
   b.row = block % a.row_blocks * HEIGHT;
   block /= a.row_blocks;
-  b.plane = block % a.plane_blocks * (SWEEP ? a.sweep : DEPTH);
+  b.plane = block % a.plane_blocks * (WALK ? a.walk : DEPTH);
   block /= a.plane_blocks;
   const i64 k = block % a.batch[0], g = block / a.batch[0] % a.batch[1], n = block / a.batch[0] / a.batch[1];
   b.x = (const X *)a.x + (n * a.x_batch[0] + g * a.x_batch[1]);
@@ -478,7 +478,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_tiled(const _
                    b.column + base,
                    b.row + line * ROWS,
                    b.plane};
-  if (SWEEP) return sweep(a, b, (ACC *)shared, sum, mine, p);
+  if (WALK) return walk(a, b, (ACC *)shared, sum, mine, p);
   add_steps(a, b, (ACC *)shared, sum, mine);
   if (EPILOGUE == 2) return store_finished(a, p, sum, (ACC *)shared);
 #pragma unroll

@@ -36,7 +36,7 @@ static int sums_of(const falt_tiled *b) {
 
 /* Planes of outputs of a thread: a walk along the depth keeps its sums and moves on. */
 static int planes_of(const falt_tiled *b) {
-  return b->sweep ? b->sweep : b->depth;
+  return b->walk ? b->walk : b->depth;
 }
 
 static double results_of(const falt_tiled *b) {
@@ -110,7 +110,7 @@ static void split_sums(const falt_tiled_problem *p, falt_tiled *b) {
   enum { CHAIN = 128, FLUSH = 32 };
   const double windows = (double)p->taps[0] * p->taps[1] * windows_of(p, b);
   b->apart = p->sum_bytes == 4 && (double)p->taps[0] * p->taps[1] * p->taps[2] > CHAIN;
-  b->flush = b->apart && !b->sweep && windows > 2 * FLUSH ? FLUSH : 0;
+  b->flush = b->apart && !b->walk && windows > 2 * FLUSH ? FLUSH : 0;
 }
 
 /* The most tap rows, then tap columns, that fit into shared memory. */
@@ -140,12 +140,11 @@ static const char *reason(const falt_tiled_problem *p, const falt_machine *m, co
   if (b->shared_bytes == 0 || b->shared_bytes > m->arch->block_shared) return "its tile does not fit in shared memory";
   if (b->registers > MOST_REGISTERS) return "its sums and windows need more registers than a thread has";
   if (b->rows > 1 && b->rows >= 2 * p->out[1]) return "the image has fewer rows";
-  if (b->depth > 1 && !b->sweep && b->depth >= 2 * p->out[0]) return "the image has fewer planes";
-  if (b->sweep > 32 && b->sweep >= 2 * p->out[0]) return "the walk is longer than the image";
-  if (b->sweep && b->apart && p->taps[0] * p->taps[1] * windows_of(p, b) > MOST_WALK)
+  if (b->depth > 1 && !b->walk && b->depth >= 2 * p->out[0]) return "the image has fewer planes";
+  if (b->walk > 32 && b->walk >= 2 * p->out[0]) return "the walk is longer than the image";
+  if (b->walk && b->apart && p->taps[0] * p->taps[1] * windows_of(p, b) > MOST_WALK)
     return "2.5D blocking would add its many taps in one chain";
-  if (b->sweep && (b->band[0] < p->taps[1] || b->band[1] < p->taps[2]))
-    return "2.5D blocking needs all taps of a plane";
+  if (b->walk && (b->band[0] < p->taps[1] || b->band[1] < p->taps[2])) return "2.5D blocking needs all taps of a plane";
   return NULL;
 }
 
@@ -175,7 +174,7 @@ static walk walk_of(const falt_tiled_problem *p, const falt_tiled *b) {
   walk w = {.planes = reach < read ? reach : read};
   w.lines = bands * ((b->rows - 1.0) * p->stride[1] + 1) + (p->taps[1] - bands) * p->dilation[1];
   w.windows = windows_of(p, b);
-  w.hits = (b->sweep ? w.planes : (double)b->depth) * b->rows * p->taps[0] * p->taps[1];
+  w.hits = (b->walk ? w.planes : (double)b->depth) * b->rows * p->taps[0] * p->taps[1];
   w.steps = w.planes * bands * (double)falt_ceil_div(p->taps[2], b->band[1]);
   return w;
 }
@@ -187,7 +186,7 @@ static int conflicts_of(const falt_tiled *b) {
 
 /* Warp instructions that a step's barriers and loads cost: a walk's next plane arrives during this one's sums. */
 static double wait_of(const falt_tiled *b, double steps) {
-  return b->sweep ? 300 : steps > 1 ? 900 : 100;
+  return b->walk ? 300 : steps > 1 ? 900 : 100;
 }
 
 /* Warp instructions of a thread, without multiply-adds; in *reads, clocks that shared memory needs for a warp's loads:
@@ -199,8 +198,8 @@ static double overhead_of(const falt_tiled_problem *p, const falt_tiled *b, doub
   const double loads = b->groups * (double)window_of(p, b, larger(b->chunk, b->rest)) / (b->dense ? quad : 1);
   const double vector = edged_share(p, b) * edge_vector + (p->x_bytes < p->sum_bytes ? 18 : 10);
   const double stage = (double)b->tile_elements / quad / threads * vector;
-  const double finish = results_of(b) * (p->epilogue > 1 ? 100 : 2) + (b->sweep ? w.planes * sums_of(b) : 0);
-  const double tests = b->sweep && b->rows == 1 ? 0 : 2.0 * b->depth * b->rows;
+  const double finish = results_of(b) * (p->epilogue > 1 ? 100 : 2) + (b->walk ? w.planes * sums_of(b) : 0);
+  const double tests = b->walk && b->rows == 1 ? 0 : 2.0 * b->depth * b->rows;
   const double windows = w.planes * w.lines * w.windows, taps = w.hits * (w.windows + (double)p->taps[2] / quad);
   *reads = windows * loads * (b->dense ? 4 : words) * conflicts_of(b) + w.hits * p->taps[2] * words;
   return windows * (loads + (b->chunk ? 30 : 10) + tests) + taps + w.hits * w.windows * 2 +
@@ -272,12 +271,12 @@ static void each_layout(const falt_tiled_problem *p, const falt_machine *m, int 
       }
 }
 
-static void each_sweep(const falt_tiled_problem *p, const falt_machine *m, falt_tile_search *search) {
-  static const int sweeps[] = {16, 32, 64, 128};
+static void each_walk(const falt_tiled_problem *p, const falt_machine *m, falt_tile_search *search) {
+  static const int lengths[] = {16, 32, 64, 128};
   const bool near = p->stride[0] == 1 && p->dilation[0] == 1;
   if (!near || p->epilogue > 1 || p->taps[0] == 1 || p->taps[0] * 8 * p->sum_bytes > 2 * MOST_SUM_BYTES) return;
-  for (size_t i = 0; i < sizeof sweeps / sizeof *sweeps; i++) {
-    const falt_tiled block = {.depth = p->taps[0], .rows = 1, .sweep = sweeps[i], .buffers = 2};
+  for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
+    const falt_tiled block = {.depth = p->taps[0], .rows = 1, .walk = lengths[i], .buffers = 2};
     each_layout(p, m, 8, block, search);
   }
 }
@@ -293,7 +292,7 @@ void falt_tiled_each(const falt_tiled_problem *p, const falt_machine *m, falt_ti
     if ((depth > 1 && p->taps[0] == 1) || (rows > 1 && p->out[1] == 1)) continue;
     each_layout(p, m, results, (falt_tiled){.depth = depth, .rows = rows, .buffers = 1}, search);
   }
-  each_sweep(p, m, search);
+  each_walk(p, m, search);
 }
 
 bool falt_tiled_choose(const falt_tiled_problem *problem, const falt_machine *machine, falt_tiled *best) {

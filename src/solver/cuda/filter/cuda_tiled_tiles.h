@@ -29,7 +29,7 @@ typedef struct falt_tiled {
   int chunk, rest, space, next_result, next_tap, shift, pitch;
   int band[2];
   int buffers, blocks, dense;
-  int sweep;        /* output planes of a walk; 0: none */
+  int walk;         /* output planes of a walk; 0: none */
   int apart, flush; /* how sums of many taps are split */
   int tile_elements, buffer_elements, shared_bytes;
   /* the estimate */

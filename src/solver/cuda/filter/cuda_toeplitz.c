@@ -229,7 +229,7 @@ static void choose_ring(toeplitz_plan *plan) {
   const int64_t resident = (int64_t)falt_gpu_about(plan->cuda.base.device->gpu)->multiprocessors * plan->cut.blocks;
   plan->ringed = falt_toeplitz_ringed(&plan->bands, &plan->cut, before) && plan->args.aligned_x &&
                  plan->args.aligned_y && plan->args.tiles < INT32_MAX;
-  plan->bands.turned = plan->ringed;
+  plan->bands.transposed = plan->ringed;
   plan->blocks = falt_ceil_div(plan->args.tiles, FALT_BANDS_WARPS);
   if (plan->ringed && plan->blocks > resident) plan->blocks = resident;
 }

@@ -273,8 +273,8 @@ __device__ inline void step_kept(Rows &rows, const Args &a, const Image &image, 
 
 // Small filters: the bands and the rows that a tile reads stay in registers. INSIDE: see is_inside.
 template <bool INSIDE>
-__device__ inline void sweep_kept(const Args &a, const Image &image, const Place &at, const uint4 *bands, int row,
-                                  int steps) {
+__device__ inline void filter_kept(const Args &a, const Image &image, const Place &at, const uint4 *bands, int row,
+                                   int steps) {
   constexpr int count = DEPTH * PAIRS * PARTS;
   uint4 band[count];
   Rows rows;
@@ -383,16 +383,16 @@ __device__ inline Image locate(const Args &a, Place &at, const Tile &tile, int *
 #if RINGED
 #include "cuda_toeplitz_ring.cuh"
 #else
-__device__ inline void sweep(const Args &a, Place &at, const uint4 *bands, i64 number) {
+__device__ inline void filter_tiles(const Args &a, Place &at, const uint4 *bands, i64 number) {
   if (number >= a.tiles) return;
   int row;
   const Tile tile = tile_at(a, number);
   const Image image = locate(a, at, tile, &row);
   if constexpr (BANDS == 0) {
     if (is_inside(a, plane_of(a, image, 0), at, row, tile.steps))
-      sweep_kept<true>(a, image, at, bands, row, tile.steps);
+      filter_kept<true>(a, image, at, bands, row, tile.steps);
     else
-      sweep_kept<false>(a, image, at, bands, row, tile.steps);
+      filter_kept<false>(a, image, at, bands, row, tile.steps);
   } else {
 #pragma unroll 1
     for (int i = 0; i < tile.steps && row < a.out_rows; i++, row += HEIGHT) step_streamed(a, image, at, bands, row);
@@ -413,5 +413,5 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS, BLOCKS) falt_toeplitz(c
   at.lane = threadIdx.x % 32;
   at.g = at.lane / 4;
   at.t = at.lane % 4;
-  sweep(a, at, bands, (i64)blockIdx.x * WARPS + threadIdx.x / 32);
+  filter_tiles(a, at, bands, (i64)blockIdx.x * WARPS + threadIdx.x / 32);
 }

@@ -251,8 +251,8 @@ __device__ inline void start_walk(Walk &walk, const Args &a, const Place &at, un
 // All inner tiles: `first` and every `stride`th after it, without a pause: while the last RING blocks of a tile are
 // used, the blocks of the next one are copied. The rows of a tile above its first outputs, which complete no output,
 // have a slot of their own, so steps and slots keep their order.
-__device__ inline void sweep_inner(const Args &a, const Place &at, const uint4 *bands, Slot *ring, unsigned next,
-                                   unsigned stride) {
+__device__ inline void filter_inner(const Args &a, const Place &at, const uint4 *bands, Slot *ring, unsigned next,
+                                    unsigned stride) {
   constexpr int count = DEPTH * PAIRS * PARTS;
   const unsigned tiles = (unsigned)a.images * (a.column_tiles - a.end_columns) * a.row_tiles;
   uint4 band[count];
@@ -320,8 +320,8 @@ __device__ inline bool find_patches(Walk &walk, const Args &a, const Place &at, 
 }
 
 // A tile at the image's edges.
-__device__ inline void sweep_edge(const Args &a, const Image &image, const Place &at, const uint4 *bands, Slot *ring,
-                                  int row, int steps) {
+__device__ inline void filter_edge(const Args &a, const Image &image, const Place &at, const uint4 *bands, Slot *ring,
+                                   int row, int steps) {
   constexpr int count = DEPTH * PAIRS * PARTS, last = DEPTH - 1;
   uint4 band[count];
   Windows windows;
@@ -372,7 +372,7 @@ __device__ inline bool is_calm(const Args &a) {
          right <= a.out_columns && 4 * a.end_steps >= PAD_R && bottom - PAD_R + 4 * (DEPTH - 1) <= a.in_rows;
 }
 
-__device__ inline void sweep(const Args &a, Place &at, const uint4 *bands, i64 number) {
+__device__ inline void filter_tiles(const Args &a, Place &at, const uint4 *bands, i64 number) {
   __shared__ Slot slots[WARPS][RING + 1];
   Slot *ring = slots[threadIdx.x / 32];
   const int ends = min(2, a.end_rows);
@@ -389,7 +389,7 @@ __device__ inline void sweep(const Args &a, Place &at, const uint4 *bands, i64 n
       at.first = min(at.first, a.out_columns - WIDTH);
       at.column = at.first + at.g * LANE;
     }
-    sweep_edge(a, image, at, bands, ring, row, tile.steps);
+    filter_edge(a, image, at, bands, ring, row, tile.steps);
   }
-  if (calm) sweep_inner(a, at, bands, ring, (unsigned)(number - alone), stride);
+  if (calm) filter_inner(a, at, bands, ring, (unsigned)(number - alone), stride);
 }

@@ -228,7 +228,7 @@ size_t falt_toeplitz_bytes(const falt_toeplitz *b) {
  * 2*(m%2) + m/8 of the tile, or 2*(m/8) + m%2 if transposed, so a lane's outputs are neighbours. */
 static double tap_at(const falt_toeplitz *b, const double *values, int plane, int m, int row, int column) {
   row -= m / 2 % 4;
-  column -= b->turned ? 2 * (m / 8) + m % 2 : 2 * (m % 2) + m / 8;
+  column -= b->transposed ? 2 * (m / 8) + m % 2 : 2 * (m % 2) + m / 8;
   if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
   return values[((int64_t)plane * b->taps[1] + row) * b->taps[2] + column / b->pixel];
 }
@@ -263,7 +263,7 @@ static uint32_t word_at(const falt_toeplitz *b, const double *values, spot at, i
 static uint32_t *fill_product(const falt_toeplitz *b, const double *values, spot at, int part, uint32_t *to) {
   for (int lane = 0; lane < LANES; lane++)
     for (int i = 0; i < 4; i++) {
-      const int slot = b->turned ? i % 2 : i / 2, half = b->turned ? i / 2 : i % 2;
+      const int slot = b->transposed ? i % 2 : i / 2, half = b->transposed ? i / 2 : i % 2;
       const spot one = {at.plane, at.block, at.slot + slot};
       *to++ = word_at(b, values, one, part, lane / 4 + 8 * half, lane % 4);
     }

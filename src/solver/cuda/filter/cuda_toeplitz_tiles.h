@@ -27,7 +27,7 @@ typedef struct falt_toeplitz {
   int depth;                /* blocks of four rows of a footprint */
   int chunks, slots, pairs; /* its columns, in pieces; words of a piece; products for a block of a piece */
   int parts;                /* numbers whose sum is a tap */
-  bool turned;              /* transposed products: the image is the first operand */
+  bool transposed;          /* transposed products: the image is the first operand */
   double unit;              /* a tap is unit * (sum of its parts), the first being the largest */
   double error;             /* of the split taps: root of the sum of squares */
   double relative_error;    /* the largest, relative to its tap */

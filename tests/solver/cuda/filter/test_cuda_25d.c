@@ -1,4 +1,4 @@
-/* Tests of the choice of sweeps for GPUs: needs no GPU. */
+/* Tests of the choice of 2.5D tiles for GPUs: needs no GPU. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -43,8 +43,8 @@ static void check_columns(const falt_tile_problem *p, const falt_25d *s) {
   assert_int_equal(next, columns);
 }
 
-/* What holds for every sweep that may be launched. */
-static void check_sweep(void *context, const void *candidate) {
+/* What holds for every tile that may be launched. */
+static void check_tile(void *context, const void *candidate) {
   const falt_25d *s = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
@@ -69,7 +69,7 @@ static void check_sweep(void *context, const void *candidate) {
 static falt_25d choose(const falt_tile_problem *p) {
   falt_25d best;
   tally sum = {.problem = p};
-  falt_25d_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
+  falt_25d_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_25d_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;
@@ -138,7 +138,7 @@ static void test_image(UNUSED void **state) {
 static void expect_rejected(const falt_tile_problem *p, const char *word) {
   falt_25d best;
   tally sum = {.problem = p};
-  falt_25d_each(p, &h200, &(falt_tile_search){.visit = check_sweep, .context = &sum});
+  falt_25d_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_int_equal(sum.legal, 0);
   assert_false(falt_25d_choose(p, &h200, &best));
   assert_non_null(strstr(best.rejected, word));

@@ -20,7 +20,7 @@ static falt_tile_problem image(int taps, int64_t height, int64_t width) {
 }
 
 /* Warps cover all columns and rows, lanes have whole words, warps fit on a multiprocessor. */
-static void check_march(void *context, const void *candidate) {
+static void check_tile(void *context, const void *candidate) {
   const falt_separable_25d *m = candidate;
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
@@ -42,7 +42,7 @@ static void check_march(void *context, const void *candidate) {
 static falt_separable_25d choose(const falt_tile_problem *p) {
   falt_separable_25d best;
   tally sum = {.problem = p};
-  falt_separable_25d_each(p, &h200, &(falt_tile_search){.visit = check_march, .context = &sum});
+  falt_separable_25d_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_separable_25d_choose(p, &h200, &best));
   assert_true(sum.legal > 0 && best.seconds == sum.least);
   return best;

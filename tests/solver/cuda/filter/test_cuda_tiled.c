@@ -52,7 +52,7 @@ static void check_block(void *context, const void *candidate) {
   assert_int_equal((p->taps[2] - b->rest) % (b->chunk ? b->chunk : 1), 0);
   assert_true(b->chunk || b->rest == p->taps[2]);
   assert_true(b->band[1] == p->taps[2] || (b->chunk && b->band[1] % b->chunk == 0));
-  if (b->sweep) assert_true(b->depth == p->taps[0] && b->band[0] == p->taps[1] && p->epilogue < 2);
+  if (b->walk) assert_true(b->depth == p->taps[0] && b->band[0] == p->taps[1] && p->epilogue < 2);
 }
 
 static falt_tiled choose(const falt_tiled_problem *p) {

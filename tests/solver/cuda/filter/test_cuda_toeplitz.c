@@ -33,7 +33,7 @@ static double weight_of(const falt_toeplitz *b, int part) {
 static double band_at(const falt_toeplitz *b, const uint32_t *words, const int at[3], int m) {
   const int slot = at[2] / b->per_word, chunk = slot / b->slots, in_chunk = slot % b->slots;
   const int lane = m % 8 * 4 + at[1] % 4, half = m / 8, odd = in_chunk % 2,
-            reg = b->turned ? half * 2 + odd : odd * 2 + half;
+            reg = b->transposed ? half * 2 + odd : odd * 2 + half;
   double sum = 0;
   for (int part = 0; part < b->parts; part++) {
     const int product = ((at[0] * b->chunks + chunk) * b->depth + at[1] / 4) * b->pairs + in_chunk / 2;
@@ -45,16 +45,16 @@ static double band_at(const falt_toeplitz *b, const uint32_t *words, const int a
 
 static double tap_at(const falt_toeplitz *b, const double *taps, const int at[3], int m) {
   const int row = at[1] - m / 2 % 4;
-  const int column = at[2] - (b->turned ? m % 2 + 2 * (m / 8) : 2 * (m % 2) + m / 8);
+  const int column = at[2] - (b->transposed ? m % 2 + 2 * (m / 8) : 2 * (m % 2) + m / 8);
   if (row < 0 || row >= b->taps[1] || column < 0 || column % b->pixel || column / b->pixel >= b->taps[2]) return 0;
   return taps[(at[0] * b->taps[1] + row) * b->taps[2] + column / b->pixel];
 }
 
-static void check_layout(falt_toeplitz_kind kind, const int size[3], int pixel, bool turned, const double *taps,
+static void check_layout(falt_toeplitz_kind kind, const int size[3], int pixel, bool transposed, const double *taps,
                          double tolerance) {
   falt_toeplitz b;
   falt_toeplitz_make(&b, kind, size, pixel, taps);
-  b.turned = turned;
+  b.transposed = transposed;
   uint32_t *words = malloc(falt_toeplitz_bytes(&b));
   assert_non_null(words);
   falt_toeplitz_fill(&b, taps, words);
