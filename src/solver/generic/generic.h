@@ -97,15 +97,16 @@ void falt_generic_windows(const falt_generic_run *run, falt_generic_plan *plan, 
 /* ---- the source positions of outputs (generic_axis.c) */
 
 /* Positions of outputs along one axis that share their taps: origin + q*step, q < count. */
-typedef struct falt_phase {
+typedef struct falt_polyphase {
   int64_t origin, step, count;
-} falt_phase;
+} falt_polyphase;
 
-int64_t falt_phase_count(const falt_generic_plan *plan, int axis);
-falt_phase falt_phase_at(const falt_generic_plan *plan, int axis, int64_t index);
+int64_t falt_polyphase_count(const falt_generic_plan *plan, int axis);
+falt_polyphase falt_polyphase_at(const falt_generic_plan *plan, int axis, int64_t index);
 
-/* An affine piece of the relation: for outputs q in [first, first + count) of a phase and taps t < taps, source
- * position base + step*q + tap_step*t is multiplied by the filter's tap tap_first + tap_next*t. tap_step is positive.
+/* An affine piece of the relation: for outputs q in [first, first + count) of a polyphase part and taps t < taps,
+ * source position base + step*q + tap_step*t is multiplied by the filter's tap tap_first + tap_next*t. tap_step is
+ * positive.
  */
 typedef struct falt_link {
   int64_t first, count;
@@ -116,12 +117,12 @@ typedef struct falt_link {
   int64_t at;            /* where the next link is looked for */
 } falt_link;
 
-/* All links of a phase, one by one: the main one first, then those of the folded outside. */
-bool falt_link_first(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link);
-bool falt_link_next(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link);
+/* All links of a polyphase part, one by one: the main one first, then those of the folded outside. */
+bool falt_link_first(const falt_generic_plan *plan, int axis, falt_polyphase polyphase, falt_link *link);
+bool falt_link_next(const falt_generic_plan *plan, int axis, falt_polyphase polyphase, falt_link *link);
 /* The same of all axes: every combination of their links, the last axis first. */
-bool falt_links_first(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]);
-bool falt_links_next(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]);
+bool falt_links_first(const falt_generic_plan *plan, const falt_polyphase polyphase[3], falt_link link[3]);
+bool falt_links_next(const falt_generic_plan *plan, const falt_polyphase polyphase[3], falt_link link[3]);
 bool falt_link_is_main(const falt_link *link);
 
 /* Source position, or -1 outside. */

@@ -23,22 +23,22 @@ static int64_t gcd(int64_t a, int64_t b) {
   return a;
 }
 
-int64_t falt_phase_count(const falt_generic_plan *plan, int axis) {
+int64_t falt_polyphase_count(const falt_generic_plan *plan, int axis) {
   return plan->gathers ? falt_min(plan->p.axis[axis].stride, plan->result.size[FALT_D + axis]) : 1;
 }
 
-falt_phase falt_phase_at(const falt_generic_plan *plan, int axis, int64_t index) {
+falt_polyphase falt_polyphase_at(const falt_generic_plan *plan, int axis, int64_t index) {
   const int64_t size = plan->result.size[FALT_D + axis];
-  if (!plan->gathers) return (falt_phase){0, 1, size};
+  if (!plan->gathers) return (falt_polyphase){0, 1, size};
   const int64_t step = plan->p.axis[axis].stride;
-  return (falt_phase){index, step, falt_ceil_div(size - index, step)};
+  return (falt_polyphase){index, step, falt_ceil_div(size - index, step)};
 }
 
 /* ---- links */
 
-static bool forward_link(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link) {
+static bool forward_link(const falt_generic_plan *plan, int axis, falt_polyphase polyphase, falt_link *link) {
   const falt_axis *a = &plan->p.axis[axis];
-  *link = (falt_link){.count = phase.count,
+  *link = (falt_link){.count = polyphase.count,
                       .base = -a->pad[0],
                       .step = a->stride,
                       .tap_step = a->dilation,
@@ -64,13 +64,13 @@ static bool cut_taps(falt_link *link) {
 }
 
 /* The link of the piece u = c + slope*i, for i in [low, high]. False if no output or no tap is in it. */
-static bool gather_link(const falt_generic_plan *plan, int axis, falt_phase phase, int64_t c, int64_t slope,
+static bool gather_link(const falt_generic_plan *plan, int axis, falt_polyphase polyphase, int64_t c, int64_t slope,
                         int64_t low, int64_t high, falt_link *link) {
   const falt_axis *a = &plan->p.axis[axis];
   const int64_t taps = plan->p.filter.size[FALT_D + axis], e = gcd(a->stride, a->dilation), every = a->stride / e;
-  const int64_t first = falt_max(0, -floor_div(phase.origin - low, phase.step));
-  const int64_t end = falt_min(phase.count, floor_div(high - phase.origin, phase.step) + 1);
-  const int64_t reach = c + slope * phase.origin + a->pad[0]; /* o*stride + j*dilation at q = 0 */
+  const int64_t first = falt_max(0, -floor_div(polyphase.origin - low, polyphase.step));
+  const int64_t end = falt_min(polyphase.count, floor_div(high - polyphase.origin, polyphase.step) + 1);
+  const int64_t reach = c + slope * polyphase.origin + a->pad[0]; /* o*stride + j*dilation at q = 0 */
   int64_t tap = 0;
   while (tap < falt_min(every, taps) && (reach - tap * a->dilation) % a->stride != 0) tap++;
   if (first >= end || tap >= falt_min(every, taps)) return false;
@@ -109,14 +109,14 @@ static bool outside_at(const falt_generic_plan *plan, int axis, int64_t *u, int6
   return *u < *end && a->boundary[1] != FALT_CONSTANT;
 }
 
-bool falt_link_first(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link) {
+bool falt_link_first(const falt_generic_plan *plan, int axis, falt_polyphase polyphase, falt_link *link) {
   link->at = INT64_MIN;
-  if (!plan->gathers) return forward_link(plan, axis, phase, link);
-  if (gather_link(plan, axis, phase, 0, 1, 0, plan->result.size[FALT_D + axis] - 1, link)) return true;
-  return falt_link_next(plan, axis, phase, link);
+  if (!plan->gathers) return forward_link(plan, axis, polyphase, link);
+  if (gather_link(plan, axis, polyphase, 0, 1, 0, plan->result.size[FALT_D + axis] - 1, link)) return true;
+  return falt_link_next(plan, axis, polyphase, link);
 }
 
-bool falt_link_next(const falt_generic_plan *plan, int axis, falt_phase phase, falt_link *link) {
+bool falt_link_next(const falt_generic_plan *plan, int axis, falt_polyphase polyphase, falt_link *link) {
   const falt_axis *a = &plan->p.axis[axis];
   const int64_t size = plan->p.input.size[FALT_D + axis];
   int64_t u = link->at, end, slope;
@@ -124,24 +124,25 @@ bool falt_link_next(const falt_generic_plan *plan, int axis, falt_phase phase, f
   while (outside_at(plan, axis, &u, &end)) {
     const int64_t length = piece_length(a, size, u, end, &slope), i = falt_axis_map(a, size, u);
     const int64_t last = i + slope * (length - 1);
-    const bool found = gather_link(plan, axis, phase, u - slope * i, slope, falt_min(i, last), falt_max(i, last), link);
+    const bool found =
+        gather_link(plan, axis, polyphase, u - slope * i, slope, falt_min(i, last), falt_max(i, last), link);
     link->at = u += length;
     if (found) return true;
   }
   return false;
 }
 
-bool falt_links_first(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]) {
+bool falt_links_first(const falt_generic_plan *plan, const falt_polyphase polyphase[3], falt_link link[3]) {
   for (int axis = 0; axis < 3; axis++)
-    if (!falt_link_first(plan, axis, phase[axis], &link[axis])) return false;
+    if (!falt_link_first(plan, axis, polyphase[axis], &link[axis])) return false;
   return true;
 }
 
-bool falt_links_next(const falt_generic_plan *plan, const falt_phase phase[3], falt_link link[3]) {
+bool falt_links_next(const falt_generic_plan *plan, const falt_polyphase polyphase[3], falt_link link[3]) {
   int axis = 2;
-  while (axis >= 0 && !falt_link_next(plan, axis, phase[axis], &link[axis])) axis--;
+  while (axis >= 0 && !falt_link_next(plan, axis, polyphase[axis], &link[axis])) axis--;
   if (axis < 0) return false;
-  for (axis++; axis < 3; axis++) falt_link_first(plan, axis, phase[axis], &link[axis]);
+  for (axis++; axis < 3; axis++) falt_link_first(plan, axis, polyphase[axis], &link[axis]);
   return true;
 }
 

@@ -10,7 +10,7 @@
 enum { MOST_POSITIONS = 64, FEW_JOBS = 16 };
 
 typedef struct shape {
-  int64_t phases[3];
+  int64_t polyphases[3];
   int64_t channels, blocks; /* of one tile; tiles */
   int64_t positions, tiles;
 } shape;
@@ -23,10 +23,10 @@ typedef struct job {
 typedef struct tile {
   const falt_generic_plan *plan;
   const falt_generic_run *run;
-  falt_phase phase[3];
+  falt_polyphase polyphase[3];
   int64_t g, channel, channels, pitch;
   int64_t positions;
-  int64_t at[MOST_POSITIONS][4]; /* n and the phase's d, h, w of each */
+  int64_t at[MOST_POSITIONS][4]; /* n and the polyphase part's d, h, w of each */
   int64_t index[MOST_POSITIONS]; /* of the source position's channel 0; OUTSIDE or ABSENT */
   int depth;
   int64_t low, high; /* positions that the batch concerns */
@@ -128,7 +128,7 @@ static void store(const tile *t) {
   const falt_tensor *y = &plan->result, *z = &plan->p.residual;
   for (int64_t p = 0; p < t->positions; p++) {
     int64_t at[3];
-    for (int a = 0; a < 3; a++) at[a] = t->phase[a].origin + t->at[p][1 + a] * t->phase[a].step;
+    for (int a = 0; a < 3; a++) at[a] = t->polyphase[a].origin + t->at[p][1 + a] * t->polyphase[a].step;
     falt_generic_store(
         t->run, t->sums + (size_t)(p * t->pitch) * plan->lane->sum, t->channels,
         &(falt_generic_target){.index = falt_tensor_at(y, t->at[p][0], t->g, t->channel, at[0], at[1], at[2]),
@@ -148,7 +148,7 @@ static void compute(tile *t) {
   t->low = t->positions;
   t->high = 0;
   memset(t->sums, 0, (size_t)(t->positions * t->pitch) * plan->lane->sum);
-  for (bool any = falt_links_first(plan, t->phase, link); any; any = falt_links_next(plan, t->phase, link))
+  for (bool any = falt_links_first(plan, t->polyphase, link); any; any = falt_links_next(plan, t->polyphase, link))
     accumulate(t, link);
   store(t);
 }
@@ -161,14 +161,15 @@ static void run_tile(void *context, int64_t index) {
   t.plan = j->run->plan;
   t.channel = falt_generic_digit(&index, s->blocks) * s->channels;
   t.channels = falt_min(s->channels, t.plan->out_channels - t.channel);
-  for (int a = 2; a >= 0; a--) t.phase[a] = falt_phase_at(t.plan, a, falt_generic_digit(&index, s->phases[a]));
+  for (int a = 2; a >= 0; a--)
+    t.polyphase[a] = falt_polyphase_at(t.plan, a, falt_generic_digit(&index, s->polyphases[a]));
   const int64_t first = falt_generic_digit(&index, s->tiles) * s->positions;
-  const int64_t all = t.plan->result.size[FALT_N] * t.phase[0].count * t.phase[1].count * t.phase[2].count;
+  const int64_t all = t.plan->result.size[FALT_N] * t.polyphase[0].count * t.polyphase[1].count * t.polyphase[2].count;
   t.g = index;
   t.positions = falt_min(s->positions, all - first);
   for (int64_t p = 0; p < t.positions; p++) {
     int64_t rest = first + p;
-    for (int a = 2; a >= 0; a--) t.at[p][1 + a] = falt_generic_digit(&rest, t.phase[a].count);
+    for (int a = 2; a >= 0; a--) t.at[p][1 + a] = falt_generic_digit(&rest, t.polyphase[a].count);
     t.at[p][0] = rest;
   }
   if (t.positions > 0) compute(&t);
@@ -179,14 +180,14 @@ static shape shape_of(const falt_generic_plan *plan) {
   shape s = {.positions = MOST_POSITIONS};
   s.channels = falt_min(plan->out_channels, row / (int64_t)plan->lane->sum);
   s.blocks = falt_ceil_div(plan->out_channels, s.channels);
-  int64_t all = plan->result.size[FALT_N], phases = 1;
+  int64_t all = plan->result.size[FALT_N], polyphases = 1;
   for (int a = 0; a < 3; a++) {
-    s.phases[a] = falt_phase_count(plan, a);
-    phases *= s.phases[a];
-    all *= falt_phase_at(plan, a, 0).count;
+    s.polyphases[a] = falt_polyphase_count(plan, a);
+    polyphases *= s.polyphases[a];
+    all *= falt_polyphase_at(plan, a, 0).count;
   }
   s.tiles = falt_ceil_div(all, s.positions);
-  while (s.tiles * s.blocks * phases * plan->result.size[FALT_G] < FEW_JOBS && s.positions > 8) {
+  while (s.tiles * s.blocks * polyphases * plan->result.size[FALT_G] < FEW_JOBS && s.positions > 8) {
     s.positions /= 2;
     s.tiles = falt_ceil_div(all, s.positions);
   }
@@ -195,6 +196,7 @@ static shape shape_of(const falt_generic_plan *plan) {
 
 void falt_generic_map_channels(const falt_generic_run *run) {
   const shape s = shape_of(run->plan);
-  const int64_t jobs = s.tiles * s.blocks * s.phases[0] * s.phases[1] * s.phases[2] * run->plan->result.size[FALT_G];
+  const int64_t jobs =
+      s.tiles * s.blocks * s.polyphases[0] * s.polyphases[1] * s.polyphases[2] * run->plan->result.size[FALT_G];
   falt_parallel_for(run->plan->base.device->threads, jobs, run_tile, &(job){.run = run, .s = &s});
 }

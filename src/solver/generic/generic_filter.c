@@ -27,7 +27,7 @@ typedef struct place {
 static job job_of(const falt_generic_run *run, int64_t k_block, int64_t c_block, int64_t s_block) {
   const int64_t *w = run->plan->p.filter.size;
   job j = {.run = run, .k_block = k_block, .c_block = c_block, .s_block = s_block};
-  for (int a = 0; a < 3; a++) falt_link_first(run->plan, a, falt_phase_at(run->plan, a, 0), &j.link[a]);
+  for (int a = 0; a < 3; a++) falt_link_first(run->plan, a, falt_polyphase_at(run->plan, a, 0), &j.link[a]);
   j.k_tiles = falt_ceil_div(w[FALT_K], k_block);
   j.c_tiles = falt_ceil_div(w[FALT_C], c_block);
   j.s_tiles = falt_ceil_div(w[FALT_W], s_block);

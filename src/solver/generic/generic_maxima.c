@@ -134,7 +134,7 @@ void falt_generic_maxima_rows(const falt_generic_run *run) {
   falt_generic_run windows;
   falt_generic_windows(run, &windows_plan, &windows);
   job j = {.run = run, .windows = &windows};
-  for (int a = 0; a < 3; a++) falt_link_first(&windows_plan, a, falt_phase_at(&windows_plan, a, 0), &j.link[a]);
+  for (int a = 0; a < 3; a++) falt_link_first(&windows_plan, a, falt_polyphase_at(&windows_plan, a, 0), &j.link[a]);
   j.width = falt_min(size[FALT_W], AT_ONCE);
   j.pieces = falt_ceil_div(size[FALT_W], j.width);
   j.rows = falt_min(size[FALT_H], MOST_ELEMENTS / j.width);

@@ -12,7 +12,7 @@
 enum { MOST_CHANNELS = 12, MOST_ROWS = 256, MOST_BYTES = 8192, FEW_JOBS = 16 };
 
 typedef struct shape {
-  int64_t phases[3];
+  int64_t polyphases[3];
   int channels;                      /* of one tile */
   int64_t blocks, row_tiles, pieces; /* tiles along channels, rows, width */
   int64_t rows, n, pitch;            /* of one tile; pitch separates rows in it */
@@ -31,7 +31,7 @@ typedef struct row_source {
 typedef struct tile {
   const falt_generic_plan *plan;
   const falt_generic_run *run;
-  falt_phase phase[3];
+  falt_polyphase polyphase[3];
   int64_t g, channel;
   int channels;
   int64_t row, rows, w, n, pitch; /* first row, first position along the width, and how many */
@@ -57,9 +57,9 @@ static int64_t width_of(const falt_generic_plan *plan) {
 /* ---- the rows of a part */
 
 static void split_row(const tile *t, int64_t row, int64_t *n, int64_t *d, int64_t *h) {
-  *h = row % t->phase[1].count;
-  *d = row / t->phase[1].count % t->phase[0].count;
-  *n = row / t->phase[1].count / t->phase[0].count;
+  *h = row % t->polyphase[1].count;
+  *d = row / t->polyphase[1].count % t->polyphase[0].count;
+  *n = row / t->polyphase[1].count / t->polyphase[0].count;
 }
 
 /* Finds the source row of each of the part's rows for taps (i, j) of depth and height; false if all are outside. */
@@ -212,18 +212,18 @@ static void apply_links(tile *t, const falt_link link[3]) {
 static void store(tile *t) {
   const falt_generic_plan *plan = t->plan;
   const falt_tensor *y = &plan->result, *z = &plan->p.residual;
-  const int64_t w = t->phase[2].origin + t->w * t->phase[2].step;
+  const int64_t w = t->polyphase[2].origin + t->w * t->polyphase[2].step;
   for (int m = 0; m < t->channels; m++)
     for (int64_t r = 0; r < t->rows; r++) {
       int64_t n, d, h;
       split_row(t, t->row + r, &n, &d, &h);
-      d = t->phase[0].origin + d * t->phase[0].step;
-      h = t->phase[1].origin + h * t->phase[1].step;
+      d = t->polyphase[0].origin + d * t->polyphase[0].step;
+      h = t->polyphase[1].origin + h * t->polyphase[1].step;
       char *sums = t->sums + (size_t)(m * t->sum_pitch + r * t->pitch) * plan->lane->sum;
       if (plan->p.operation == FALT_AVGPOOL) falt_generic_average(plan, sums, d, h, w, t->n);
       falt_generic_store(t->run, sums, t->n,
                          &(falt_generic_target){.index = falt_tensor_at(y, n, t->g, t->channel + m, d, h, w),
-                                                .stride = y->stride[FALT_W] * t->phase[2].step,
+                                                .stride = y->stride[FALT_W] * t->polyphase[2].step,
                                                 .residual = falt_tensor_at(z, n, t->g, t->channel + m, d, h, w),
                                                 .residual_stride = z->stride[FALT_W],
                                                 .channel = t->g * plan->out_channels + t->channel + m});
@@ -241,7 +241,7 @@ static void compute(tile *t) {
     falt_generic_fill(plan, t->sums, -INFINITY, (int64_t)sums);
   else
     memset(t->sums, 0, sums * plan->lane->sum);
-  for (bool any = falt_links_first(plan, t->phase, link); any; any = falt_links_next(plan, t->phase, link))
+  for (bool any = falt_links_first(plan, t->polyphase, link); any; any = falt_links_next(plan, t->polyphase, link))
     apply_links(t, link);
   store(t);
 }
@@ -257,12 +257,12 @@ static void run_tile(void *context, int64_t index) {
   t.channel = falt_generic_digit(&index, s->blocks) * s->channels;
   t.w = falt_generic_digit(&index, s->pieces) * s->n;
   for (int axis = 2; axis >= 0; axis--)
-    t.phase[axis] = falt_phase_at(plan, axis, falt_generic_digit(&index, s->phases[axis]));
+    t.polyphase[axis] = falt_polyphase_at(plan, axis, falt_generic_digit(&index, s->polyphases[axis]));
   t.row = falt_generic_digit(&index, s->row_tiles) * s->rows;
   t.g = index;
-  const int64_t rows = plan->result.size[FALT_N] * t.phase[0].count * t.phase[1].count;
+  const int64_t rows = plan->result.size[FALT_N] * t.polyphase[0].count * t.polyphase[1].count;
   t.channels = (int)falt_min(s->channels, plan->out_channels - t.channel);
-  t.n = falt_min(s->n, t.phase[2].count - t.w);
+  t.n = falt_min(s->n, t.polyphase[2].count - t.w);
   t.rows = falt_min(s->rows, rows - t.row);
   if (t.n > 0 && t.rows > 0) compute(&t);
 }
@@ -270,13 +270,14 @@ static void run_tile(void *context, int64_t index) {
 /* ---- shape of the tiles; a function of the problem alone, so outputs do not depend on threads */
 
 static int64_t jobs(const falt_generic_plan *plan, const shape *s) {
-  return s->blocks * s->pieces * s->row_tiles * plan->result.size[FALT_G] * s->phases[0] * s->phases[1] * s->phases[2];
+  return s->blocks * s->pieces * s->row_tiles * plan->result.size[FALT_G] * s->polyphases[0] * s->polyphases[1] *
+         s->polyphases[2];
 }
 
 /* Positions between the short rows of a tile, which make all taps shifts of one loaded row. */
 static int64_t row_gap(const falt_generic_plan *plan, int64_t width) {
   falt_link link;
-  if (!falt_link_first(plan, 2, falt_phase_at(plan, 2, 0), &link) || link.step != 1) return 0;
+  if (!falt_link_first(plan, 2, falt_polyphase_at(plan, 2, 0), &link) || link.step != 1) return 0;
   const int64_t gap = (link.taps - 1) * link.tap_step;
   return gap <= width ? gap : 0;
 }
@@ -287,9 +288,10 @@ static shape shape_of(const falt_generic_plan *plan) {
   int64_t most =
       falt_min(MOST_BYTES / (int64_t)plan->lane->element, FALT_GENERIC_SUMS / (int64_t)plan->lane->sum / s.channels);
   most = most / lanes * lanes;
-  for (int a = 0; a < 3; a++) s.phases[a] = falt_phase_count(plan, a);
-  const int64_t width = falt_phase_at(plan, 2, 0).count;
-  const int64_t rows = plan->result.size[FALT_N] * falt_phase_at(plan, 0, 0).count * falt_phase_at(plan, 1, 0).count;
+  for (int a = 0; a < 3; a++) s.polyphases[a] = falt_polyphase_count(plan, a);
+  const int64_t width = falt_polyphase_at(plan, 2, 0).count;
+  const int64_t rows =
+      plan->result.size[FALT_N] * falt_polyphase_at(plan, 0, 0).count * falt_polyphase_at(plan, 1, 0).count;
   s.blocks = falt_ceil_div(plan->out_channels, s.channels);
   s.pieces = falt_ceil_div(width, most);
   s.n = s.pieces == 1 ? width : falt_round_up(falt_ceil_div(width, s.pieces), lanes);

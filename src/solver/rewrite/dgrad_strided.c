@@ -18,14 +18,14 @@
  * V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep learning", 2016, chapter 4; W. Shi et al., "Is the
  * deconvolution layer the same as a convolutional layer?", 2016. */
 
-enum { MOST_PHASES = 256, PRINTED_PHASES = 4 };
+enum { MOST_POLYPHASES = 256, PRINTED_POLYPHASES = 4 };
 
 /* The inputs first, first + stride, ... of an axis: `count` of them. */
-typedef struct phase {
+typedef struct polyphase {
   int64_t first, count;
   int64_t tap, taps; /* their first tap, and the number of their taps */
   int64_t base;      /* the output that `first` reads by `tap` */
-} phase;
+} polyphase;
 
 typedef struct strided_plan {
   falt_plan base;
@@ -34,31 +34,31 @@ typedef struct strided_plan {
   falt_tensor filter; /* of the children: the problem's, or OHWI in the workspace */
   size_t at;          /* where it is then */
   int count;
-  falt_plan *child[MOST_PHASES];
+  falt_plan *child[MOST_POLYPHASES];
 } strided_plan;
 
 /* ---- one axis */
 
-/* The phase whose first tap is `tap` < tap_step; count is 0 if its inputs are beyond the axis. */
-static phase phase_of(const falt_problem *p, int a, int64_t tap) {
+/* The polyphase part whose first tap is `tap` < tap_step; count is 0 if its inputs are beyond the axis. */
+static polyphase polyphase_of(const falt_problem *p, int a, int64_t tap) {
   const falt_axis *axis = &p->axis[a];
   const int64_t size = p->input.size[FALT_D + a], taps = p->filter.size[FALT_D + a];
   const int64_t met = tap * axis->dilation - axis->pad[0], rest = met % axis->stride;
-  phase f = {.first = rest < 0 ? rest + axis->stride : rest, .tap = tap};
+  polyphase f = {.first = rest < 0 ? rest + axis->stride : rest, .tap = tap};
   f.count = f.first < size ? falt_ceil_div(size - f.first, axis->stride) : 0;
   f.taps = falt_ceil_div(taps - tap, falt_axis_tap_step(axis));
   f.base = (f.first - met) / axis->stride;
   return f;
 }
 
-/* Phases of an axis that have a tap, those beyond the axis included. */
-static int64_t phase_count(const falt_problem *p, int a) {
+/* Polyphases of an axis that have a tap, those beyond the axis included. */
+static int64_t polyphase_count(const falt_problem *p, int a) {
   return falt_min(falt_axis_tap_step(&p->axis[a]), p->filter.size[FALT_D + a]);
 }
 
 /* ---- the inner problems */
 
-static void set_axis(falt_problem *inner, const falt_problem *p, int a, const phase *f) {
+static void set_axis(falt_problem *inner, const falt_problem *p, int a, const polyphase *f) {
   const int dim = FALT_D + a;
   const falt_axis *axis = &p->axis[a];
   const int64_t step = falt_axis_tap_step(axis);
@@ -76,7 +76,7 @@ static void set_axis(falt_problem *inner, const falt_problem *p, int a, const ph
   inner->output.size[dim] = f->count;
 }
 
-static falt_problem inner_problem(const falt_problem *p, const phase at[3]) {
+static falt_problem inner_problem(const falt_problem *p, const polyphase at[3]) {
   falt_problem inner = *p;
   inner.operation = FALT_FORWARD;
   inner.rank = 0;
@@ -91,7 +91,7 @@ static falt_problem inner_problem(const falt_problem *p, const phase at[3]) {
   return inner;
 }
 
-/* ---- inputs without taps: all are cleared before the phases write theirs */
+/* ---- inputs without taps: all are cleared before the polyphase parts write theirs */
 
 typedef struct clearing {
   const falt_tensor *x;
@@ -120,12 +120,13 @@ static void clear(void *context, int64_t index) {
   }
 }
 
-/* ---- the filter: where taps are adjacent, each phase would gather single elements from all of its cache lines */
+/* ---- the filter: where taps are adjacent, each polyphase part would gather single elements from all of its cache
+ * lines */
 
-/* Whether there are phases that take some of adjacent taps, of a filter that is not known. */
-static bool should_convert(const falt_ask *ask, int64_t phases) {
+/* Whether there are polyphase parts that take some of adjacent taps, of a filter that is not known. */
+static bool should_convert(const falt_ask *ask, int64_t polyphases) {
   const falt_tensor *w = &ask->problem->filter;
-  return !ask->filter_values && ask->budget->max_workspace < 0 && phases > 1 && w->type == FALT_F32 &&
+  return !ask->filter_values && ask->budget->max_workspace < 0 && polyphases > 1 && w->type == FALT_F32 &&
          falt_tensor_tap_step(w) == 1 && w->size[FALT_C] > 1 && w->size[FALT_K] > 1;
 }
 
@@ -170,11 +171,11 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const strided_plan *plan = (const strided_plan *)base;
   falt_text_add(text, "(dgrad-strided %d%s", plan->count, plan->converts ? " ohwi" : "");
-  for (int i = 0; i < plan->count && i < PRINTED_PHASES; i++) {
+  for (int i = 0; i < plan->count && i < PRINTED_POLYPHASES; i++) {
     falt_text_add(text, " ");
     plan->child[i]->table->print(plan->child[i], text);
   }
-  falt_text_add(text, plan->count > PRINTED_PHASES ? " ...)" : ")");
+  falt_text_add(text, plan->count > PRINTED_POLYPHASES ? " ...)" : ")");
 }
 
 static void destroy(falt_plan *base) {
@@ -201,15 +202,16 @@ static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   return p->operation != FALT_BACKWARD_DATA ? "only backward-data"
          : folds(p)                         ? "gradients beyond the boundary are added to elements inside"
-         : phase_count(p, 0) > MOST_PHASES || phase_count(p, 1) > MOST_PHASES || phase_count(p, 2) > MOST_PHASES ||
-                 phase_count(p, 0) * phase_count(p, 1) * phase_count(p, 2) > MOST_PHASES
-             ? "its strides make more than 256 phases"
+         : polyphase_count(p, 0) > MOST_POLYPHASES || polyphase_count(p, 1) > MOST_POLYPHASES ||
+                 polyphase_count(p, 2) > MOST_POLYPHASES ||
+                 polyphase_count(p, 0) * polyphase_count(p, 1) * polyphase_count(p, 2) > MOST_POLYPHASES
+             ? "its strides make more than 256 polyphase parts"
              : NULL;
 }
 
 /* ---- plan */
 
-static bool add_child(strided_plan *plan, falt_ask *ask, const phase at[3]) {
+static bool add_child(strided_plan *plan, falt_ask *ask, const polyphase at[3]) {
   falt_problem outer = *ask->problem;
   outer.filter = plan->filter;
   const falt_problem inner = inner_problem(&outer, at);
@@ -230,18 +232,18 @@ static void add_conversion(strided_plan *plan) {
   plan->base.cost.seconds += falt_roofline(plan->base.device, FALT_F32, each * elements, 1, 8 * elements);
 }
 
-/* The cost of all phases, each with its own roofline, plus the bytes to clear. */
+/* The cost of all polyphase parts, each with its own roofline, plus the bytes to clear. */
 static const char *choose(falt_plan *base, falt_ask *ask) {
   strided_plan *plan = (strided_plan *)base;
   const falt_problem *p = ask->problem;
-  const int64_t counts[3] = {phase_count(p, 0), phase_count(p, 1), phase_count(p, 2)};
+  const int64_t counts[3] = {polyphase_count(p, 0), polyphase_count(p, 1), polyphase_count(p, 2)};
   double inputs = 0;
   plan->base.packed = ask->filter_values != NULL;
   plan->converts = should_convert(ask, counts[0] * counts[1] * counts[2]);
   plan->filter = plan->converts ? converted(&p->filter) : p->filter;
   for (int64_t i = 0; i < counts[0] * counts[1] * counts[2]; i++) {
-    const phase at[3] = {phase_of(p, 0, i / counts[2] / counts[1]), phase_of(p, 1, i / counts[2] % counts[1]),
-                         phase_of(p, 2, i % counts[2])};
+    const polyphase at[3] = {polyphase_of(p, 0, i / counts[2] / counts[1]),
+                             polyphase_of(p, 1, i / counts[2] % counts[1]), polyphase_of(p, 2, i % counts[2])};
     if (!at[0].count || !at[1].count || !at[2].count) continue;
     if (!add_child(plan, ask, at)) return ask->reason;
     inputs += (double)at[0].count * (double)at[1].count * (double)at[2].count;

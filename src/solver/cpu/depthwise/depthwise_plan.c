@@ -94,12 +94,12 @@ static int64_t taps_inside(const falt_link *link, int64_t q) {
 /* counts[i] = the taps of output i along the axis. */
 static void count_meets(const falt_depthwise *d, int axis, int64_t *counts) {
   falt_link link;
-  for (int64_t index = 0; index < falt_phase_count(&d->relation, axis) && !falt_cancelled(); index++) {
-    const falt_phase phase = falt_phase_at(&d->relation, axis, index);
-    for (bool any = falt_link_first(&d->relation, axis, phase, &link); any && !falt_cancelled();
-         any = falt_link_next(&d->relation, axis, phase, &link))
+  for (int64_t index = 0; index < falt_polyphase_count(&d->relation, axis) && !falt_cancelled(); index++) {
+    const falt_polyphase polyphase = falt_polyphase_at(&d->relation, axis, index);
+    for (bool any = falt_link_first(&d->relation, axis, polyphase, &link); any && !falt_cancelled();
+         any = falt_link_next(&d->relation, axis, polyphase, &link))
       for (int64_t q = link.first; q < link.first + link.count; q++)
-        counts[phase.origin + phase.step * q] += taps_inside(&link, q);
+        counts[polyphase.origin + polyphase.step * q] += taps_inside(&link, q);
   }
 }
 

@@ -16,8 +16,8 @@ static const int64_t MOST_TABLE = 1 << 24, MOST_LOOKED = 1 << 20; /* elements */
 
 typedef struct builder {
   falt_depthwise *d;
-  falt_phase phase;
-  falt_link *links; /* of the phase */
+  falt_polyphase polyphase;
+  falt_link *links; /* of the polyphase part */
   int64_t link_count, link_room;
   int64_t tiles, first, last; /* of the polyphase part; those inside are [first, last) */
   bool stores;                /* or only counts */
@@ -179,22 +179,22 @@ static void add_span(builder *b, int64_t q, int64_t end) {
     for (int64_t i = 0; i < every; i++) add_taps(b, link, q, end - q, i, every);
   }
   if (b->stores)
-    d->spans[d->span_count] = (falt_depthwise_span){b->phase.origin + b->phase.step * q, b->phase.step, end - q, first,
-                                                    d->piece_count - first};
+    d->spans[d->span_count] = (falt_depthwise_span){b->polyphase.origin + b->polyphase.step * q, b->polyphase.step,
+                                                    end - q, first, d->piece_count - first};
   d->pieces_most = falt_max(d->pieces_most, d->segments);
   d->longest = falt_max(d->longest, end - q);
   d->span_count++;
 }
 
-/* ---- phases */
+/* ---- polyphase parts */
 
-/* The links of the phase. False if memory ran out. */
+/* The links of the polyphase part. False if memory ran out. */
 static bool list_links(builder *b) {
   const falt_generic_plan *relation = &b->d->relation;
   falt_link link;
   b->link_count = 0;
-  for (bool any = falt_link_first(relation, 2, b->phase, &link); any && !falt_cancelled();
-       any = falt_link_next(relation, 2, b->phase, &link)) {
+  for (bool any = falt_link_first(relation, 2, b->polyphase, &link); any && !falt_cancelled();
+       any = falt_link_next(relation, 2, b->polyphase, &link)) {
     if (b->link_count == b->link_room) {
       falt_link *more = falt_alloc((size_t)(2 * b->link_room + 4) * sizeof *more);
       if (!more) return false;
@@ -229,22 +229,22 @@ static void find_inside(const builder *b, int64_t *begin, int64_t *end) {
   for (int64_t i = 1; i < b->link_count; i++) keep_away(&b->links[i], begin, end);
 }
 
-static bool open_phase(builder *b, int64_t index) {
+static bool open_polyphase(builder *b, int64_t index) {
   const int64_t tile = b->d->kernels->tile;
   int64_t begin, end;
-  b->phase = falt_phase_at(&b->d->relation, 2, index);
+  b->polyphase = falt_polyphase_at(&b->d->relation, 2, index);
   if (!list_links(b)) return false;
   find_inside(b, &begin, &end);
-  b->tiles = falt_ceil_div(b->phase.count, tile);
+  b->tiles = falt_ceil_div(b->polyphase.count, tile);
   b->first = falt_ceil_div(begin, tile);
-  b->last = end >= b->phase.count ? b->tiles : end / tile;
+  b->last = end >= b->polyphase.count ? b->tiles : end / tile;
   if (begin >= end || b->first >= b->last) b->first = b->last = 0;
   return true;
 }
 
 static void add_tiles(builder *b, int64_t first, int64_t last) {
   const int64_t tile = b->d->kernels->tile;
-  add_span(b, first * tile, falt_min(last * tile, b->phase.count));
+  add_span(b, first * tile, falt_min(last * tile, b->polyphase.count));
 }
 
 /* ---- counts for the estimate and the memory of a plan */
@@ -268,16 +268,16 @@ static void sample_inside(builder *b, int64_t spans) {
   if (spans > 0) add_tiles(b, last, b->last);
 }
 
-/* At most as many segments as a span of the phase may have. */
+/* At most as many segments as a span of the polyphase part may have. */
 static int64_t segments_bound(const builder *b) {
   int64_t bound = 0;
   for (int64_t i = 0; i < b->link_count; i++) bound += b->links[i].taps;
   return b->d->relation.fill != 0 ? 2 * bound : bound;
 }
 
-static bool sample_phase(builder *b, int64_t index, int64_t most) {
+static bool sample_polyphase(builder *b, int64_t index, int64_t most) {
   falt_depthwise *d = b->d;
-  if (!open_phase(b, index)) return false;
+  if (!open_polyphase(b, index)) return false;
   const int64_t inside = falt_ceil_div(b->last - b->first, LONGEST), behind = b->tiles - b->last;
   const int64_t spans = d->span_count + b->first + inside + behind;
   sample_tiles(b, 0, b->first, most);
@@ -291,17 +291,17 @@ static bool sample_phase(builder *b, int64_t index, int64_t most) {
 
 const char *falt_depthwise_count(falt_depthwise *d, bool *no_memory) {
   builder b = {.d = d};
-  const int64_t phases = falt_phase_count(&d->relation, 2);
-  for (int64_t i = 0; i < phases && !*no_memory && !is_too_large(&b) && !falt_cancelled(); i++)
-    *no_memory = !sample_phase(&b, i, SAMPLE / phases);
+  const int64_t polyphases = falt_polyphase_count(&d->relation, 2);
+  for (int64_t i = 0; i < polyphases && !*no_memory && !is_too_large(&b) && !falt_cancelled(); i++)
+    *no_memory = !sample_polyphase(&b, i, SAMPLE / polyphases);
   falt_free(b.links);
   return *no_memory ? "memory ran out while planning" : is_too_large(&b) ? "its table of columns is too large" : NULL;
 }
 
 /* ---- the spans of a plan that will run */
 
-static bool add_phase(builder *b, int64_t index) {
-  if (!open_phase(b, index)) return false;
+static bool add_polyphase(builder *b, int64_t index) {
+  if (!open_polyphase(b, index)) return false;
   for (int64_t tile = 0, end; tile < b->tiles && !falt_cancelled(); tile = end) {
     const bool inside = tile >= b->first && tile < b->last;
     end = inside ? falt_min(tile + LONGEST, b->last) : tile + 1;
@@ -310,23 +310,23 @@ static bool add_phase(builder *b, int64_t index) {
   return true;
 }
 
-static bool add_phases(builder *b, bool stores) {
+static bool add_polyphases(builder *b, bool stores) {
   falt_depthwise *d = b->d;
   b->stores = stores;
   b->weight = b->tables = 0;
   d->span_count = d->piece_count = d->table_length = 0;
-  for (int64_t i = 0; i < falt_phase_count(&d->relation, 2); i++)
-    if (!add_phase(b, i)) return false;
+  for (int64_t i = 0; i < falt_polyphase_count(&d->relation, 2); i++)
+    if (!add_polyphase(b, i)) return false;
   return !falt_cancelled();
 }
 
 /* Spans are counted, then made. */
 static bool make_spans(falt_depthwise *d, builder *b) {
-  if (!add_phases(b, false)) return false;
+  if (!add_polyphases(b, false)) return false;
   d->spans = falt_alloc((size_t)d->span_count * sizeof *d->spans);
   d->pieces = falt_alloc((size_t)d->piece_count * sizeof *d->pieces);
   d->tables = falt_alloc((size_t)d->table_length * sizeof *d->tables);
-  return d->spans && d->pieces && d->tables && add_phases(b, true);
+  return d->spans && d->pieces && d->tables && add_polyphases(b, true);
 }
 
 falt_status falt_depthwise_ready(falt_depthwise *d) {

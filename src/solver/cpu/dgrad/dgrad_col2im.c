@@ -31,7 +31,7 @@ typedef struct col2im_plan {
   falt_layer layer;         /* the forward one */
   int64_t columns, vectors; /* of a row of taps */
   falt_layer_pieces panels; /* of vectors */
-  falt_layer_pieces taps;   /* of the height, by phase: piece f has taps f, f + step, ... */
+  falt_layer_pieces taps;   /* of the height, by polyphase part: piece f has taps f, f + step, ... */
   falt_layer_pieces tasks;  /* of rows of dx */
   int64_t lead, length;     /* pixels of the line: before dx, and in all */
   int64_t chunk;            /* outputs that are summed before they are added */
@@ -52,9 +52,9 @@ typedef struct packing {
 
 /* The number of the tap that is packed `place`-th. */
 static int64_t tap_at(const falt_layer_pieces *taps, int64_t place) {
-  int64_t phase = 0;
-  while (falt_layer_piece(taps, phase + 1) <= place) phase++;
-  return phase + (falt_layer_piece(taps, phase + 1) - 1 - place) * taps->count;
+  int64_t polyphase = 0;
+  while (falt_layer_piece(taps, polyphase + 1) <= place) polyphase++;
+  return polyphase + (falt_layer_piece(taps, polyphase + 1) - 1 - place) * taps->count;
 }
 
 static void pack_columns(const packing *pack, int64_t g, int64_t t, int64_t r, int64_t first, int64_t width,
@@ -105,14 +105,14 @@ typedef struct task {
   const execution *run;
   const col2im_plan *plan;
   const falt_layer *layer;
-  const float **list; /* of taps of a phase and outputs of a chunk, as seen from dy's first element */
+  const float **list; /* of taps of a polyphase part and outputs of a chunk, as seen from dy's first element */
   float *sums, *line;
 } task;
 
 /* The outputs [output, output + count*next) of an axis that read an input element, by taps one step apart. */
 typedef struct meeting {
-  int64_t phase, output, next, count;
-  int64_t last; /* the tap of the first output, by number within its phase */
+  int64_t polyphase, output, next, count;
+  int64_t last; /* the tap of the first output, by number within its polyphase part */
 } meeting;
 
 /* Outputs in ascending order, so taps in descending order. */
@@ -121,9 +121,9 @@ static meeting meet(const falt_problem *p, int a, int64_t input) {
   const int64_t step = falt_axis_tap_step(axis), taps = p->filter.size[FALT_D + a];
   const int64_t u = input + axis->pad[0], outputs = p->output.size[FALT_D + a];
   meeting m = {.next = step * axis->dilation / axis->stride};
-  while (m.phase < step && (u - m.phase * axis->dilation) % axis->stride != 0) m.phase++;
-  if (m.phase == step) return m;
-  for (int64_t i = 0, tap = m.phase; tap < taps; i++, tap += step) {
+  while (m.polyphase < step && (u - m.polyphase * axis->dilation) % axis->stride != 0) m.polyphase++;
+  if (m.polyphase == step) return m;
+  for (int64_t i = 0, tap = m.polyphase; tap < taps; i++, tap += step) {
     const int64_t reach = u - tap * axis->dilation;
     if (reach < 0) break;
     if (reach / axis->stride >= outputs) continue;
@@ -148,8 +148,8 @@ static void multiply(const task *t, const row *at, int64_t g, int64_t m, int64_t
   const int64_t depth = w->size[FALT_K], height = w->size[FALT_H], vector = t->layer->kernels->width;
   const int64_t column = falt_layer_piece(&plan->panels, panel) * vector;
   const int64_t width = falt_layer_piece(&plan->panels, panel + 1) * vector - column;
-  const int64_t tap = at->depth.phase + (at->depth.last - m) * falt_axis_tap_step(&p->axis[0]);
-  const int64_t place = falt_layer_piece(&plan->taps, at->height.phase + 1) - 1 - at->height.last;
+  const int64_t tap = at->depth.polyphase + (at->depth.last - m) * falt_axis_tap_step(&p->axis[0]);
+  const int64_t place = falt_layer_piece(&plan->taps, at->height.polyphase + 1) - 1 - at->height.last;
   const falt_layer_pieces calls = falt_layer_cut(count, falt_ceil_div(count, t->layer->kernels->rows[width / vector]));
   const int64_t d = at->depth.output + m * at->depth.next;
   for (int64_t i = 0; i < calls.count; i++) {

@@ -117,12 +117,12 @@ falt_pooling_view falt_pooling_open(const falt_pooling_task *t, const void *line
     return view;
   }
   const int64_t length = (count - 1) * a->stride + falt_extent(a, plan->p.filter.size[FALT_W]);
-  const falt_pooling_phases split = {.line = (void *)line,
-                                     .split = t->split,
-                                     .positions = length,
-                                     .inner = t->channels,
-                                     .phases = a->stride,
-                                     .pitch = falt_ceil_div(length, a->stride) * t->channels};
+  const falt_pooling_polyphases split = {.line = (void *)line,
+                                         .split = t->split,
+                                         .positions = length,
+                                         .inner = t->channels,
+                                         .polyphases = a->stride,
+                                         .pitch = falt_ceil_div(length, a->stride) * t->channels};
   plan->lane->split(&split);
   view.base = t->split;
   view.stride = a->stride;

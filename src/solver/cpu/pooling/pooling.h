@@ -27,7 +27,7 @@ typedef enum falt_pooling_area {
   FALT_POOLING_AT_SPLIT,
   FALT_POOLING_AT_TOP,
   FALT_POOLING_AT_SUMS,
-  FALT_POOLING_AT_PHASES,
+  FALT_POOLING_AT_POLYPHASES,
   FALT_POOLING_AT_WINDOWS,
   FALT_POOLING_AT_KEPT,
   FALT_POOLING_AREAS
@@ -105,7 +105,7 @@ typedef struct falt_pooling_view {
   const char *base;
   int64_t segments, n, step; /* bytes from segment to segment */
   int64_t dilation, stride;  /* positions; stride 1: not split */
-  int64_t pitch;             /* bytes between phases */
+  int64_t pitch;             /* bytes between polyphase parts */
   int64_t position;          /* bytes */
 } falt_pooling_view;
 

@@ -24,10 +24,10 @@ typedef struct piece {
   const falt_pooling_task *t;
   int64_t w, count;   /* positions of dx */
   int64_t o, outputs; /* existing windows that may contain them */
-  int64_t shift;      /* positions from the phases' start to output o's first tap */
-  int64_t skipped;    /* elements of a phase before position w */
-  int64_t pitch;      /* elements of a phase */
-  char *top, *phases, *rows;
+  int64_t shift;      /* positions from the polyphase parts' start to output o's first tap */
+  int64_t skipped;    /* elements of a polyphase part before position w */
+  int64_t pitch;      /* elements of a polyphase part */
+  char *top, *polyphases, *rows;
   kept_row *kept;
 } piece;
 
@@ -114,7 +114,7 @@ static const kept_row *windows_of(const piece *p, int64_t d, int64_t h) {
 static char *target(const piece *p, int64_t j) {
   const falt_axis *a = &p->t->plan->p.axis[2];
   const int64_t at = p->shift + j * a->dilation;
-  return p->phases + (size_t)(at % a->stride * p->pitch + at / a->stride * p->t->channels) * element(p);
+  return p->polyphases + (size_t)(at % a->stride * p->pitch + at / a->stride * p->t->channels) * element(p);
 }
 
 static void add_maxima(const piece *p, const kept_row *row, int64_t tag) {
@@ -157,12 +157,12 @@ static void give(const piece *p, int64_t h) {
   const falt_tensor *x = &plan->p.input;
   void *dx = plan->largest ? t->operands->residual : t->operands->input;
   void *there = falt_pooling_in_place(t, x, dx, t->d, h, p->w);
-  plan->lane->join(&(falt_pooling_phases){.line = there ? there : t->line,
-                                          .split = p->phases + (size_t)p->skipped * element(p),
-                                          .positions = p->count,
-                                          .inner = t->channels,
-                                          .phases = plan->p.axis[2].stride,
-                                          .pitch = p->pitch});
+  plan->lane->join(&(falt_pooling_polyphases){.line = there ? there : t->line,
+                                              .split = p->polyphases + (size_t)p->skipped * element(p),
+                                              .positions = p->count,
+                                              .inner = t->channels,
+                                              .polyphases = plan->p.axis[2].stride,
+                                              .pitch = p->pitch});
   if (!there) falt_pooling_store(t, x, dx, t->d, h, p->w, p->count, t->line);
 }
 
@@ -176,7 +176,7 @@ static void place(piece *p) {
   const int64_t low = floor_div(p->w + a->pad[0] - (extent - 1), a->stride);
   const int64_t high = floor_div(p->w + p->count - 1 + a->pad[0], a->stride);
   const int64_t before = p->w + a->pad[0] - low * a->stride; /* positions of the piece after the first tap of `low` */
-  const int64_t skipped = falt_ceil_div(before, a->stride);  /* of a phase */
+  const int64_t skipped = falt_ceil_div(before, a->stride);  /* of a polyphase part */
   p->o = falt_max(low, 0);
   p->outputs = falt_max(0, falt_min(high + 1, plan->p.output.size[FALT_W]) - p->o);
   p->shift = skipped * a->stride - before + (p->o - low) * a->stride;
@@ -191,7 +191,7 @@ static void open(piece *p) {
   char *scratch = p->t->scratch, *rows = scratch + plan->at[FALT_POOLING_AT_WINDOWS];
   p->top = scratch + plan->at[FALT_POOLING_AT_TOP];
   p->rows = scratch + plan->at[FALT_POOLING_AT_SUMS];
-  p->phases = scratch + plan->at[FALT_POOLING_AT_PHASES];
+  p->polyphases = scratch + plan->at[FALT_POOLING_AT_POLYPHASES];
   p->kept = (kept_row *)(void *)(scratch + plan->at[FALT_POOLING_AT_KEPT]);
   for (int64_t i = 0; i < count; i++, rows += 2 * row) p->kept[i] = (kept_row){-1, -1, rows, rows + row};
 }
@@ -204,7 +204,7 @@ void falt_pooling_backward(const falt_pooling_task *t) {
     open(&p);
     place(&p);
     for (int64_t h = t->h; h < t->h_end; h++) {
-      plan->lane->fill(p.phases, 0, p.pitch * plan->p.axis[2].stride);
+      plan->lane->fill(p.polyphases, 0, p.pitch * plan->p.axis[2].stride);
       if (p.outputs > 0) gather(&p, h);
       give(&p, h);
     }
@@ -238,7 +238,7 @@ void falt_pooling_backward_place(falt_pooling_plan *plan) {
   const size_t windows = kept * 2 * (size_t)plan->window * plan->lane->element;
   plan->at[FALT_POOLING_AT_TOP] = falt_place_part(&plan->scratch, line);
   plan->at[FALT_POOLING_AT_SUMS] = falt_place_part(&plan->scratch, line);
-  plan->at[FALT_POOLING_AT_PHASES] = falt_place_part(&plan->scratch, 2 * line);
+  plan->at[FALT_POOLING_AT_POLYPHASES] = falt_place_part(&plan->scratch, 2 * line);
   plan->at[FALT_POOLING_AT_WINDOWS] = falt_place_part(&plan->scratch, windows);
   plan->at[FALT_POOLING_AT_KEPT] = falt_place_part(&plan->scratch, kept * sizeof(kept_row));
 }

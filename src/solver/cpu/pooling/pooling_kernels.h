@@ -13,12 +13,13 @@ enum { FALT_POOLING_LIST = 32 }; /* rows of a call of folds at most */
 
 typedef enum falt_pooling_fold { FALT_POOLING_LARGEST, FALT_POOLING_SUM, FALT_POOLING_WAYS } falt_pooling_fold;
 
-/* One row of positions, `inner` elements each, and `phases` split rows, the p-th of positions p, p + phases, p +
- * 2*phases: line[(q*phases + p)*inner + c] is at split[p*pitch + q*inner + c], for q*phases + p < positions. */
-typedef struct falt_pooling_phases {
+/* One row of positions, `inner` elements each, and `polyphases` split rows, the p-th of positions p, p + polyphases, p
+ * + 2*polyphases: line[(q*polyphases + p)*inner + c] is at split[p*pitch + q*inner + c], for q*polyphases + p <
+ * positions. */
+typedef struct falt_pooling_polyphases {
   void *line, *split;
-  int64_t positions, inner, phases, pitch;
-} falt_pooling_phases;
+  int64_t positions, inner, polyphases, pitch;
+} falt_pooling_polyphases;
 
 /* One reduction, repeated `copies` times; rows and output advance by a number of elements each time. */
 typedef struct falt_pooling_folds {
@@ -37,8 +38,8 @@ typedef struct falt_pooling_lane {
   void (*folds[FALT_POOLING_WAYS])(const falt_pooling_folds *call);
   /* out[o] = the same for from[o*step + j] over j < taps. */
   void (*runs[FALT_POOLING_WAYS])(const void *from, int64_t step, int64_t taps, int64_t n, void *out);
-  void (*split)(const falt_pooling_phases *call);
-  void (*join)(const falt_pooling_phases *call);
+  void (*split)(const falt_pooling_polyphases *call);
+  void (*join)(const falt_pooling_polyphases *call);
   void (*divide)(void *x, double by, int64_t n);
   /* For each k < count in order: if rows[k][i] is larger than top[i], or the first NaN, it becomes top[i] and tag + k
    * becomes which[i]. Tags are integers of the element's size. */

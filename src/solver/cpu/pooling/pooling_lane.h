@@ -140,7 +140,7 @@ static void runs_sum(const void *from, int64_t step, int64_t taps, int64_t n, vo
   for (int64_t o = 0; o < n; o++) ((lane *)out)[o] = run((const lane *)from + o * step, taps, FALT_POOLING_SUM);
 }
 
-/* ---- phases */
+/* ---- polyphase parts */
 
 static void split_two(const lane *restrict x, int64_t n, lane *restrict even, lane *restrict odd) {
   for (int64_t q = 0; q < n; q++) {
@@ -159,38 +159,38 @@ FALT_INLINE void copy_some(lane *to, const lane *from, int64_t n) {
   for (int64_t c = 0; c < n; c++) to[c] = from[c];
 }
 
-static void split(const falt_pooling_phases *call) {
+static void split(const falt_pooling_polyphases *call) {
   const int64_t inner = call->inner, pairs = call->positions / 2;
   const lane *line = call->line;
   lane *to = call->split;
-  if (call->phases == 2 && inner == 1) {
+  if (call->polyphases == 2 && inner == 1) {
     split_two(line, pairs, to, to + call->pitch);
     if (call->positions % 2) to[pairs] = line[2 * pairs];
     return;
   }
-  for (int64_t p = 0; p < call->phases; p++) {
+  for (int64_t p = 0; p < call->polyphases; p++) {
     lane *row = to + p * call->pitch;
-    for (int64_t at = p; at < call->positions; at += call->phases, row += inner)
+    for (int64_t at = p; at < call->positions; at += call->polyphases, row += inner)
       copy_some(row, line + at * inner, inner);
   }
 }
 
-static void join(const falt_pooling_phases *call) {
+static void join(const falt_pooling_polyphases *call) {
   const int64_t inner = call->inner, pairs = call->positions / 2;
   const lane *from = call->split;
   lane *line = call->line;
-  if (call->phases == 2 && inner == 1) {
+  if (call->polyphases == 2 && inner == 1) {
     join_two(from, from + call->pitch, pairs, line);
     if (call->positions % 2) line[2 * pairs] = from[pairs];
     return;
   }
-  if (call->phases == 1) {
+  if (call->polyphases == 1) {
     copy_some(line, from, call->positions * inner);
     return;
   }
-  for (int64_t p = 0; p < call->phases; p++) {
+  for (int64_t p = 0; p < call->polyphases; p++) {
     const lane *row = from + p * call->pitch;
-    for (int64_t at = p; at < call->positions; at += call->phases, row += inner)
+    for (int64_t at = p; at < call->positions; at += call->polyphases, row += inner)
       copy_some(line + at * inner, row, inner);
   }
 }

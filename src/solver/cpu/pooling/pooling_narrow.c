@@ -78,8 +78,8 @@ static void fold_taps(const falt_pooling_task *t, int64_t rows, char *out) {
   const falt_pooling_plan *plan = t->plan;
   const falt_axis *a = &plan->p.axis[2];
   const int64_t taps = plan->p.filter.size[FALT_W], count = plan->p.output.size[FALT_W];
-  const int64_t phase = rows * plan->pitch / a->stride;
-  const falt_pooling_phases split = {t->line, t->split, rows * plan->pitch, 1, a->stride, phase};
+  const int64_t polyphase = rows * plan->pitch / a->stride;
+  const falt_pooling_polyphases split = {t->line, t->split, rows * plan->pitch, 1, a->stride, polyphase};
   const char *base = a->stride > 1 ? t->split : t->line;
   if (a->stride > 1) plan->lane->split(&split);
   const void *list[FALT_POOLING_LIST];
@@ -88,7 +88,7 @@ static void fold_taps(const falt_pooling_task *t, int64_t rows, char *out) {
     list[0] = out;
     for (int64_t k = 0; k < step; k++) {
       const int64_t at = (j + k) * a->dilation;
-      list[kept + k] = base + (size_t)(at % a->stride * phase + at / a->stride) * plan->lane->element;
+      list[kept + k] = base + (size_t)(at % a->stride * polyphase + at / a->stride) * plan->lane->element;
     }
     plan->lane->fold[falt_pooling_way(plan)](list, (int)(kept + step), (rows - 1) * plan->pitch / a->stride + count,
                                              out);
