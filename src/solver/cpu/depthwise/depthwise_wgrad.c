@@ -22,7 +22,7 @@ static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one b
 typedef struct wgrad_plan {
   falt_plan base;
   falt_depthwise d;
-  const falt_outer_kernels *turning;
+  const falt_outer_kernels *transposing;
   falt_layer_pieces blocks;  /* of units of channels */
   falt_layer_pieces bands;   /* of rows of outputs */
   bool ahead;                /* the next row is prefetched during the sums of one */
@@ -102,12 +102,12 @@ static void store_patch(const execution *run, const falt_depthwise_patch *patch,
       for (int64_t s = 0; s < w->size[FALT_W]; s++, sums += d->depth * width) {
         float *to = run->filter + falt_tensor_at(w, patch->k, patch->g, patch->c, t, r, s);
         if (d->depth > 1 && patch->source_step == 1) {
-          run->plan->turning->turn(&(falt_turn){.from = sums,
-                                                .to = to,
-                                                .from_pitch = width,
-                                                .to_pitch = patch->lane_step,
-                                                .n = d->depth,
-                                                .count = patch->lanes});
+          run->plan->transposing->transpose(&(falt_transpose){.from = sums,
+                                                              .to = to,
+                                                              .from_pitch = width,
+                                                              .to_pitch = patch->lane_step,
+                                                              .n = d->depth,
+                                                              .count = patch->lanes});
           continue;
         }
         for (int64_t j = 0; j < d->depth; j++)
@@ -249,7 +249,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   const char *why = refusal(base->solver, ask->problem);
   if (!why) why = falt_depthwise_init(&plan->d, ask->problem, ask->device, 1, &ask->no_memory);
   if (why) return why;
-  plan->turning = falt_outer_kernels_for(ask->device->isa);
+  plan->transposing = falt_outer_kernels_for(ask->device->isa);
   set_tasks(plan);
   lay_memory(plan);
   base->cost.seconds = estimate(plan, ask->device);

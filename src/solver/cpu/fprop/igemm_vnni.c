@@ -30,7 +30,7 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_tiles_plan *plan = (const falt_tiles_plan *)base;
   falt_text_add(text, "(igemm-vnni %s %s%s %lldx%d %s%s block=%lld threads=%d)", falt_isa_name(base->device->isa),
                 kinds[plan->kind], plan->split ? " split" : "", (long long)plan->rows, FALT_TILE_BYTES,
-                plan->turned     ? "turned"
+                plan->transposed ? "transposed"
                 : plan->slides   ? "lines"
                 : plan->zipped   ? "zipped"
                 : plan->in_place ? "in place"
@@ -150,9 +150,9 @@ static void set_direction(falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const bool channels = falt_tensor_unit(&p->output, FALT_C);
   const bool positions = !channels || (plan->layer.results == 1 && !falt_tensor_unit(&p->input, FALT_C));
-  plan->turned = positions && !falt_tiles_converts(plan) && goes_by_vectors(plan, FALT_W);
-  plan->vectors = plan->turned || goes_by_vectors(plan, FALT_C);
-  if (plan->turned && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
+  plan->transposed = positions && !falt_tiles_converts(plan) && goes_by_vectors(plan, FALT_W);
+  plan->vectors = plan->transposed || goes_by_vectors(plan, FALT_C);
+  if (plan->transposed && plan->kind == FALT_TILES_U8) plan->kind = FALT_TILES_S8_U8;
 }
 
 static void set_segments(falt_tiles_plan *plan) {
@@ -212,7 +212,7 @@ static int64_t room(const falt_tiles_plan *plan) {
  * products, so no row is loaded twice. */
 static int64_t tasks_of_part(const falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels;
-  return plan->turned || panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
+  return plan->transposed || panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
 }
 
 static void set_parts(falt_tiles_plan *plan) {
@@ -238,7 +238,7 @@ static void set_tiles(falt_tiles_plan *plan) {
     plan->along = least + 1;
     plan->rows = more;
   }
-  if (plan->turned) { /* pairs are in one line; the last tile may be empty */
+  if (plan->transposed) { /* pairs are in one line; the last tile may be empty */
     plan->along = falt_round_up(least, PAIR);
     plan->rows = ROWS;
   }
@@ -277,7 +277,7 @@ static void set_tasks(falt_tiles_plan *plan) {
   plan->blocks = falt_layer_cut(all, falt_ceil_div(all, together));
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
   plan->near = falt_max(1, (int64_t)(plan->base.device->caches.l2 / 4 / plan->panel));
-  if (plan->turned && plan->panel <= NEAR) plan->near = 1; /* lines of few channels are written at once */
+  if (plan->transposed && plan->panel <= NEAR) plan->near = 1; /* lines of few channels are written at once */
 }
 
 /* Whether tasks pack their own panels: each panel is used once, or packing it again takes less time than a barrier of

@@ -64,7 +64,7 @@ typedef struct falt_tiles_plan {
   bool in_place;                    /* pixels are read in place, unless some are outside */
   bool windows;                     /* copies are of the windows of all taps of a row, by position; else of pixels */
   bool flat;                        /* tiles go over the ends of rows */
-  bool turned;                      /* positions are the columns of products: outputs of a channel are adjacent */
+  bool transposed;                  /* positions are the columns of products: outputs of a channel are adjacent */
   bool zipped;                      /* copies are of groups at adjacent positions: for transposed products, and for
                                      * lines */
   int64_t joined, steps;            /* rows of taps that a window has, and windows that have all of a plane's */
@@ -121,7 +121,7 @@ static inline int64_t falt_tiles_pixel(const falt_tiles_plan *plan) {
 /* Entries of a tile's list: for transposed products one for each piece, with pieces outermost, so that all taps use one
  * piece's groups while they are in the L1 cache. */
 static inline int64_t falt_tiles_listed(const falt_tiles_plan *plan) {
-  return plan->segments * plan->times * (plan->turned ? plan->pieces : 1);
+  return plan->segments * plan->times * (plan->transposed ? plan->pieces : 1);
 }
 static inline int64_t falt_tiles_copies(const falt_tiles_plan *plan) {
   return plan->layer.p.filter.size[FALT_D] * plan->slots; /* rows that a part may copy */

@@ -25,7 +25,7 @@ static void transpose(const falt_tiles_transpose *call) {
       for (int k = 0; k < 16; k++)
         v[k] = k < call->n ? _mm512_maskz_loadu_epi8(mask, call->rows[k] + i) : _mm512_setzero_si512();
     }
-    turn_square(v);
+    transpose_square(v);
     FALT_UNROLL
     for (int g = 0; g < 16; g++) _mm512_storeu_si512(to + g * FALT_TILE_BYTES, v[g]);
   }
@@ -35,7 +35,7 @@ static void flip(char *tile) {
   __m512i v[16];
   FALT_UNROLL
   for (int i = 0; i < 16; i++) v[i] = _mm512_loadu_si512(tile + i * FALT_TILE_BYTES);
-  turn_square(v);
+  transpose_square(v);
   FALT_UNROLL
   for (int i = 0; i < 16; i++) _mm512_storeu_si512(tile + i * FALT_TILE_BYTES, v[i]);
 }

@@ -82,11 +82,11 @@ typedef struct falt_tiles_flow {
  * positions are rows. A panel is a tile for each segment, piece and (if columns > 16) half of its up to 32 columns.
  * Sums beyond rows and columns are undefined.
  *
- * `turned`: transposed, sums[i*32 + m]. A panel's tiles are rows then, 16 columns i of 64 bytes of depth each, and the
+ * `transposed`: sums[i*32 + m]. A panel's tiles are rows then, 16 columns i of 64 bytes of depth each, and the
  * lists have groups: row j of a piece has group j of 16 adjacent m. */
 typedef struct falt_tiles_product {
   falt_tiles_kind kind;
-  bool turned;
+  bool transposed;
   const falt_tile_rows *a;
   const char *b;         /* aligned to 64 */
   int64_t panels, pitch; /* bytes from panel to panel */
@@ -131,15 +131,15 @@ typedef struct falt_tiles_zip {
 } falt_tiles_zip;
 
 /* 32 rows of n <= 32 elements of 16 bits, which need no alignment. `pair`: as the tiles of a panel, one for each 16
- * columns; element i of rows 2*g and 2*g + 1 is group g of column i; columns beyond n are zeros. `turn`: element i of
- * row m goes to to[i*pitch + 2*m] (bytes). `cross`, of n rows of 32 elements: the same tiles; elements 2*g and 2*g + 1
- * of row i are group g of column i. */
-typedef struct falt_tiles_turn {
+ * columns; element i of rows 2*g and 2*g + 1 is group g of column i; columns beyond n are zeros. `transpose_rows`:
+ * element i of row m goes to to[i*pitch + 2*m] (bytes). `cross`, of n rows of 32 elements: the same tiles; elements 2*g
+ * and 2*g + 1 of row i are group g of column i. */
+typedef struct falt_tiles_square {
   const void *const *rows;
   char *to;
   int64_t pitch;
   int n;
-} falt_tiles_turn;
+} falt_tiles_square;
 
 /* to[i*64 + 4*k + b] = rows[k][4*i + b] for n <= 16 rows of `bytes` bytes: the groups of 16 columns become adjacent.
  * Zeros follow a row's end, up to a multiple of 64 bytes, and replace rows beyond n. */
@@ -176,9 +176,9 @@ typedef struct falt_tiles_kernels {
   void (*spread)(const falt_tiles_spread *call);
   void (*upconvert)(const falt_tiles_upconvert *call);
   void (*zip)(const falt_tiles_zip *call);
-  void (*pair)(const falt_tiles_turn *call);
-  void (*turn)(const falt_tiles_turn *call);
-  void (*cross)(const falt_tiles_turn *call);
+  void (*pair)(const falt_tiles_square *call);
+  void (*transpose_rows)(const falt_tiles_square *call);
+  void (*cross)(const falt_tiles_square *call);
   void (*transpose)(const falt_tiles_transpose *call);
   void (*collect)(const falt_tiles_slots *call);
   void (*join)(const falt_tiles_slots *call);

@@ -14,7 +14,7 @@
 /* Whether vectors may read lines whose elements are adjacent. */
 static bool reads_lines(const falt_tiles_plan *plan) {
   const bool as_they_are = plan->kernels->together == 1 && !plan->split && plan->kind != FALT_TILES_F32;
-  return as_they_are && plan->layer.p.input.stride[FALT_W] == 1 && !plan->turned && !plan->flat && !plan->in_place;
+  return as_they_are && plan->layer.p.input.stride[FALT_W] == 1 && !plan->transposed && !plan->flat && !plan->in_place;
 }
 
 /* Whether a line of a single channel is its positions' groups in place, at any byte. Elements after the last tap have
@@ -32,7 +32,7 @@ static bool flattens(const falt_tiles_plan *plan) {
   const falt_problem *p = &plan->layer.p;
   const int64_t height = p->output.size[FALT_H], width = p->output.size[FALT_W];
   const bool follow = p->output.stride[FALT_H] == width && (!p->has_residual || p->residual.stride[FALT_H] == width);
-  return plan->turned && height > 1 && follow &&
+  return plan->transposed && height > 1 && follow &&
          4 * height * falt_ceil_div(width, ROWS) >= 5 * falt_ceil_div(height * width, ROWS);
 }
 
@@ -42,7 +42,7 @@ void falt_tiles_set_groups(falt_tiles_plan *plan) {
   const falt_axis *axis = plan->layer.p.axis;
   const int64_t *taps = plan->layer.p.filter.size, channels = plan->layer.channels;
   plan->slides = slides(plan);
-  plan->zipped = plan->turned || plan->slides || (reads_lines(plan) && axis[2].stride == 1);
+  plan->zipped = plan->transposed || plan->slides || (reads_lines(plan) && axis[2].stride == 1);
   if (!plan->zipped) return;
   plan->step = plan->slides ? axis[2].stride * plan->element : GROUP;
   plan->in_place = false;
@@ -361,8 +361,8 @@ static void list_groups(const falt_tiles_task *t, const part *p, int64_t line, i
   const falt_tiles_plan *plan = t->plan;
   const falt_axis *axis = &t->layer->p.axis[2];
   const int64_t *taps = t->layer->p.filter.size, others = plan->windows ? 1 : taps[FALT_W];
-  const int64_t rows = plan->segments / others, pieces = plan->turned ? plan->pieces : 1;
-  const int64_t piece = ROWS * plan->pitch, step = plan->turned ? plan->pitch : plan->step;
+  const int64_t rows = plan->segments / others, pieces = plan->transposed ? plan->pieces : 1;
+  const int64_t piece = ROWS * plan->pitch, step = plan->transposed ? plan->pitch : plan->step;
   for (int64_t q = 0; q < pieces; q++)
     for (int64_t r = 0; r < rows; r++) {
       const char *row = copy_of(plan, p, r / taps[FALT_H], r % taps[FALT_H], line) + q * piece;

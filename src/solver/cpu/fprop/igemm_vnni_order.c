@@ -69,7 +69,7 @@ static falt_panel_tile tile_at(const falt_tiles_plan *plan, int64_t segment, int
   falt_panel_tile tile = {.low = INT64_MAX, .high = INT64_MIN};
   falt_panel_run last = {0};
   int groups = 0;
-  tile.index = plan->turned ? piece * plan->segments + segment : segment * plan->pieces + piece;
+  tile.index = plan->transposed ? piece * plan->segments + segment : segment * plan->pieces + piece;
   for (int g = 0; g < ROWS && first + g * each < plan->length; g++) {
     const falt_panel_run group = group_at(plan, segment, first + g * each, g);
     if (!group.present) continue;

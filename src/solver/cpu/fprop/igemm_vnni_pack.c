@@ -54,7 +54,7 @@ static void pack_straight(const target *t, const falt_panel_tile *tile, const ch
   const char *rows[ROWS];
   const int64_t bytes = tile->straight * t->size;
   for (int k = 0; k < n; k++) rows[k] = columns[k] + tile->low * t->size;
-  if (!t->plan->turned) {
+  if (!t->plan->transposed) {
     t->plan->kernels->transpose(&(falt_tiles_transpose){rows, to, bytes, n});
     return;
   }
@@ -81,7 +81,7 @@ static void collect_tile(const target *t, const falt_panel_tile *tile, int64_t l
                          int64_t time) {
   const falt_panel_run *run = t->plan->order.run + tile->first;
   for (int64_t i = 0; i < tile->runs; i++) collect_run(t, &run[i], low, columns, to, time);
-  if (t->plan->turned) t->plan->kernels->flip(to);
+  if (t->plan->transposed) t->plan->kernels->flip(to);
 }
 
 static void pack_columns(const target *t, const falt_panel_block *block, int64_t half) {
@@ -164,7 +164,7 @@ static void fetch_rows(const target *t, const falt_panel_tile *tile) {
 static void pack_rows(const target *t, const falt_panel_tile *tile) {
   const falt_panel_run *run = t->plan->order.run + tile->first;
   for (int64_t i = 0; i < tile->runs; i++) (falt_tiles_converts(t->plan) ? convert_run : join_run)(t, tile, &run[i]);
-  for (int64_t half = 0; half < tile_count(t) && t->plan->turned; half++)
+  for (int64_t half = 0; half < tile_count(t) && t->plan->transposed; half++)
     t->plan->kernels->flip(tile_of(t, tile, half, 0));
 }
 
@@ -252,7 +252,7 @@ static double byte_work(const falt_tiles_plan *plan) {
   const double converts = plan->split ? splits : falt_tiles_converts(plan) ? upconverts : 0;
   const double size = (double)falt_type_size(plan->layer.p.filter.type), apart = (double)plan->layer.p.filter.stride[0];
   const double vectors = plan->base.device->isa < FALT_ISA_AVX512 ? by_group : 0;
-  const double flips = plan->turned && !order->direct ? flipped : 0;
+  const double flips = plan->transposed && !order->direct ? flipped : 0;
   if (order->columns)
     return vectors + flips + converts + (order->direct ? straight : plan->element == 1 ? collected_bytes : collected);
   if (converts > 0) return vectors + (apart == 1 ? collected + converts : upconverts_apart);
@@ -281,8 +281,8 @@ size_t falt_tiles_packing(const falt_tiles_plan *plan) {
 /* The position of element e of a segment's column k in a panel of a number of tiles. */
 static int64_t place_of(const falt_tiles_plan *plan, int64_t segment, int64_t e, int64_t k, int64_t tiles) {
   const int64_t byte = e * plan->element, piece = byte / FALT_TILE_BYTES, group = byte % FALT_TILE_BYTES / GROUP;
-  const int64_t before = plan->turned ? piece * plan->segments + segment : segment * plan->pieces + piece;
-  const int64_t row = plan->turned ? k % ROWS : group, column = plan->turned ? group : k % ROWS;
+  const int64_t before = plan->transposed ? piece * plan->segments + segment : segment * plan->pieces + piece;
+  const int64_t row = plan->transposed ? k % ROWS : group, column = plan->transposed ? group : k % ROWS;
   return (before * tiles + k / ROWS) * TILE + row * FALT_TILE_BYTES + column * GROUP + byte % GROUP;
 }
 

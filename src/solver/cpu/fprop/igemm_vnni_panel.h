@@ -67,10 +67,10 @@ FALT_INLINE int tiles_in(int lines) {
 }
 /* How many tiles of rows and of columns the sums have. */
 FALT_INLINE int row_tiles(const one_panel *one) {
-  return one->call->turned ? tiles_in(one->columns) : one->call->tiles;
+  return one->call->transposed ? tiles_in(one->columns) : one->call->tiles;
 }
 FALT_INLINE int column_tiles(const one_panel *one) {
-  return one->call->turned ? one->call->tiles : tiles_in(one->columns);
+  return one->call->transposed ? one->call->tiles : tiles_in(one->columns);
 }
 
 /* The sums of rows [m, m + rows) and of some vectors of columns from i on. Always inlined with constant rows, vectors
@@ -79,23 +79,23 @@ FALT_INLINE void block(const one_panel *one, const falt_tiles_kind kind, const i
                        int i0) {
   const falt_tiles_product *call = one->call;
   const char *b = one->b;
-  const bool turned = call->turned;
-  const int64_t distance = turned ? GROUP : call->distance;
+  const bool transposed = call->transposed;
+  const int64_t distance = transposed ? GROUP : call->distance;
   const int64_t next = tiles_in(one->columns) * FALT_TILE; /* from piece to piece of the panel */
   vec_bits sum[BLOCK_ROWS * BLOCK_VECTORS] = {0}, moved[BLOCK_VECTORS] = {0};
   char *to = one->to[m0 / FALT_TILE_ROWS] + m0 % FALT_TILE_ROWS * one->step + i0 * one->size;
   const split move = {.first = all_bits((int32_t)0x80808080u)};
   for (int64_t s = 0; s < call->segments; s++, b += call->pieces * next) {
     const falt_tile_rows *list = call->a + 2 * s;
-    if (!list[(turned ? i0 : m0) / FALT_TILE_ROWS].at) continue;
-    const falt_tile_rows panel = {b + (turned ? m0 : i0) / FALT_TILE_ROWS * FALT_TILE, FALT_TILE_BYTES, next};
-    const falt_tile_rows left = turned ? panel : list[m0 / FALT_TILE_ROWS];
-    const falt_tile_rows right = turned ? list[i0 / FALT_TILE_ROWS] : panel;
+    if (!list[(transposed ? i0 : m0) / FALT_TILE_ROWS].at) continue;
+    const falt_tile_rows panel = {b + (transposed ? m0 : i0) / FALT_TILE_ROWS * FALT_TILE, FALT_TILE_BYTES, next};
+    const falt_tile_rows left = transposed ? panel : list[m0 / FALT_TILE_ROWS];
+    const falt_tile_rows right = transposed ? list[i0 / FALT_TILE_ROWS] : panel;
     const char *row[2], *groups[BLOCK_VECTORS]; /* every fourth row: others are found by addressing */
     FALT_UNROLL
     for (int q = 0; q < vectors; q++) {
       const int tile = q * VEC / FALT_TILE_ROWS; /* beyond that of the first vector */
-      const char *at = tile == 0 ? right.at : turned ? list[1].at : right.at + FALT_TILE;
+      const char *at = tile == 0 ? right.at : transposed ? list[1].at : right.at + FALT_TILE;
       groups[q] = at + (i0 + q * VEC) % FALT_TILE_ROWS * GROUP;
     }
     row[0] = left.at + m0 % FALT_TILE_ROWS * left.step;

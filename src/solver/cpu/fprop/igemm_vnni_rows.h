@@ -162,7 +162,7 @@ FALT_INLINE pairs pair_rows(const void *even, const void *odd, int n) {
   return (pairs){_mm512_permutex2var_epi16(a, low, b), _mm512_permutex2var_epi16(a, high, b)};
 }
 
-static void pair(const falt_tiles_turn *call) {
+static void pair(const falt_tiles_square *call) {
   for (int g = 0; g < GROUPS; g++) {
     const pairs p = pair_rows(call->rows[2 * g], call->rows[2 * g + 1], call->n);
     _mm512_storeu_si512(call->to + g * FALT_TILE_BYTES, p.low);
@@ -171,7 +171,7 @@ static void pair(const falt_tiles_turn *call) {
 }
 
 /* A square of 16 x 16 groups, in place: groups at distance 1 and 2 within quarters, then the quarters. */
-FALT_INLINE void turn_square(__m512i v[16]) {
+FALT_INLINE void transpose_square(__m512i v[16]) {
   __m512i t[16];
   FALT_UNROLL
   for (int i = 0; i < 16; i += 2) {
@@ -201,32 +201,32 @@ FALT_INLINE void turn_square(__m512i v[16]) {
   }
 }
 
-static void turn(const falt_tiles_turn *call) {
+static void transpose_rows(const falt_tiles_square *call) {
   __m512i low[16], high[16];
   for (int g = 0; g < GROUPS; g++) {
     const pairs p = pair_rows(call->rows[2 * g], call->rows[2 * g + 1], call->n);
     low[g] = p.low;
     high[g] = p.high;
   }
-  turn_square(low);
+  transpose_square(low);
   for (int i = 0; i < 16 && i < call->n; i++) _mm512_storeu_si512(call->to + i * call->pitch, low[i]);
   if (call->n <= 16) return;
-  turn_square(high);
+  transpose_square(high);
   for (int i = 16; i < call->n; i++) _mm512_storeu_si512(call->to + i * call->pitch, high[i - 16]);
 }
 
-static void cross(const falt_tiles_turn *call) {
+static void cross(const falt_tiles_square *call) {
   for (int first = 0; first < call->n; first += FALT_TILE_ROWS) {
     __m512i v[16];
     char *to = call->to + first / FALT_TILE_ROWS * FALT_TILE;
     for (int i = 0; i < FALT_TILE_ROWS; i++)
       v[i] = first + i < call->n ? _mm512_loadu_si512(call->rows[first + i]) : _mm512_setzero_si512();
-    turn_square(v);
+    transpose_square(v);
     for (int g = 0; g < GROUPS; g++) _mm512_storeu_si512(to + g * FALT_TILE_BYTES, v[g]);
   }
 }
 #else
-static void pair(const falt_tiles_turn *call) {
+static void pair(const falt_tiles_square *call) {
   const int tiles = call->n > FALT_TILE_ROWS ? 2 : 1;
   for (int i = 0; i < tiles * FALT_TILE_ROWS; i++)
     for (int m = 0; m < 2 * GROUPS; m++) {
@@ -236,13 +236,13 @@ static void pair(const falt_tiles_turn *call) {
     }
 }
 
-static void turn(const falt_tiles_turn *call) {
+static void transpose_rows(const falt_tiles_square *call) {
   for (int i = 0; i < call->n; i++)
     for (int m = 0; m < 2 * GROUPS; m++)
       memcpy(call->to + i * call->pitch + 2 * m, (const uint16_t *)call->rows[m] + i, 2);
 }
 
-static void cross(const falt_tiles_turn *call) {
+static void cross(const falt_tiles_square *call) {
   for (int i = 0; i < (call->n > FALT_TILE_ROWS ? 2 : 1) * FALT_TILE_ROWS; i++)
     for (int g = 0; g < GROUPS; g++) {
       char *to = call->to + i / FALT_TILE_ROWS * FALT_TILE + g * FALT_TILE_BYTES + i % FALT_TILE_ROWS * GROUP;

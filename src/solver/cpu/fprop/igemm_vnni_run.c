@@ -31,26 +31,26 @@ static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64
   const target to = target_of(t, panel);
   const int count = rows_of(t, tile), second = rows_of(t, tile + 1);
   const float *scale = t->run->factors + to.channel;
-  const bool turned = t->plan->turned;
-  const int64_t out = to.out + (turned ? t->out[tile * ROWS] : 0);
+  const bool transposed = t->plan->transposed;
+  const int64_t out = to.out + (transposed ? t->out[tile * ROWS] : 0);
   const char *residual = p->has_residual ? operands->residual : NULL;
   if (residual)
-    residual += (to.residual + (turned ? t->residual[tile * ROWS] : 0)) * (int64_t)falt_type_size(p->residual.type);
+    residual += (to.residual + (transposed ? t->residual[tile * ROWS] : 0)) * (int64_t)falt_type_size(p->residual.type);
   return (falt_tiles_finish){.sums = sums,
                              .whole = t->plan->kind <= FALT_TILES_S8,
                              .plain = layer->plain,
                              .type = p->output.type,
                              .out = (char *)operands->output + out * (int64_t)falt_type_size(p->output.type),
-                             .at = turned ? t->row_out : t->out + tile * ROWS,
+                             .at = transposed ? t->row_out : t->out + tile * ROWS,
                              .residual_type = p->residual.type,
                              .residual = residual,
-                             .residual_at = turned ? t->row_residual : t->residual + tile * ROWS,
+                             .residual_at = transposed ? t->row_residual : t->residual + tile * ROWS,
                              .scale = scale,
                              .offset = scale + p->output.size[FALT_G] * layer->results,
-                             .by_row = turned,
+                             .by_row = transposed,
                              .rows = {count, second},
                              .ahead = {rows_of(t, tile + PAIR), rows_of(t, tile + PAIR + 1)},
-                             .n = turned ? count + second : (int)falt_tiles_columns(t->plan, panel),
+                             .n = transposed ? count + second : (int)falt_tiles_columns(t->plan, panel),
                              .curve = layer->curve,
                              .slope = (float)p->act_a,
                              .low = layer->low,
@@ -120,25 +120,25 @@ static void mend(const falt_tiles_task *t, const falt_tiles_finish *f, int64_t t
 /* A pair of tiles by panels [begin, end). */
 static falt_tiles_product product_of(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end) {
   const falt_tiles_plan *plan = t->plan;
-  const bool alone = t->count - tile == 1 || (plan->turned && t->tiles[tile + 1].count == 0);
+  const bool alone = t->count - tile == 1 || (plan->transposed && t->tiles[tile + 1].count == 0);
   const falt_problem *p = &t->layer->p;
   return (falt_tiles_product){.kind = plan->kind,
-                              .turned = plan->turned,
+                              .transposed = plan->transposed,
                               .a = t->list + tile * falt_tiles_listed(plan),
                               .b = t->packed + (size_t)(t->group * plan->panels + begin - t->from) * plan->panel,
                               .panels = end - begin,
                               .pitch = (int64_t)plan->panel,
                               .segments = falt_tiles_listed(plan),
-                              .pieces = plan->turned ? 1 : plan->pieces,
+                              .pieces = plan->transposed ? 1 : plan->pieces,
                               .groups = (int)plan->groups,
-                              .whole = plan->turned ? falt_tiles_listed(plan) - plan->segments : 0,
+                              .whole = plan->transposed ? falt_tiles_listed(plan) - plan->segments : 0,
                               .tiles = alone ? 1 : PAIR,
                               .rows = (int)plan->rows,
                               .distance = plan->zipped ? plan->pitch : GROUP,
                               .near = (end - begin) * (int64_t)plan->panel <= NEAR,
                               .columns = falt_min(t->layer->results, end * COLUMNS) - begin * COLUMNS,
-                              .apart = COLUMNS * (plan->turned ? p->output.stride[FALT_C] : 1),
-                              .residual_apart = COLUMNS * (plan->turned ? p->residual.stride[FALT_C] : 1)};
+                              .apart = COLUMNS * (plan->transposed ? p->output.stride[FALT_C] : 1),
+                              .residual_apart = COLUMNS * (plan->transposed ? p->residual.stride[FALT_C] : 1)};
 }
 
 static void run_pair(const falt_tiles_task *t, int64_t tile, int64_t begin, int64_t end, falt_tiles_flow *flow) {

@@ -79,22 +79,22 @@ typedef struct sides {
   falt_tile_rows row[2], column[2];
 } sides;
 
-FALT_INLINE sides sides_at(const one_panel *one, int64_t segment, const char *b, const bool turned, const int listed,
-                           const int packed) {
+FALT_INLINE sides sides_at(const one_panel *one, int64_t segment, const char *b, const bool transposed,
+                           const int listed, const int packed) {
   const falt_tile_rows *list = one->call->a + 2 * segment, first = list[0], second = listed > 1 ? list[1] : first;
   const falt_tile_rows upper = {b, FALT_TILE_BYTES, packed * FALT_TILE};
   const falt_tile_rows lower = {packed > 1 ? b + FALT_TILE : b, FALT_TILE_BYTES, packed * FALT_TILE};
-  return turned ? (sides){{upper, lower}, {first, second}} : (sides){{first, second}, {upper, lower}};
+  return transposed ? (sides){{upper, lower}, {first, second}} : (sides){{first, second}, {upper, lower}};
 }
 
 /* A panel that would leave the L1 cache before it is used again is loaded past it, which leaves the cache to the rows.
  * Always inlined with a constant kind and constant numbers of tiles. */
-FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const bool turned, const bool low,
+FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const bool transposed, const bool low,
                        const bool wide) {
   const falt_tiles_product *call = one->call;
   outgoing before = open_outgoing(one);
   const bool past = !call->near;
-  const int listed = (turned ? wide : low) ? 2 : 1, packed = (turned ? low : wide) ? 2 : 1;
+  const int listed = (transposed ? wide : low) ? 2 : 1, packed = (transposed ? low : wide) ? 2 : 1;
   const int64_t each = call->pieces * packed * FALT_TILE;
   const char *b = one->b;
   _tile_zero(0);
@@ -102,17 +102,17 @@ FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const b
   if (low) _tile_zero(2);
   if (low && wide) _tile_zero(3);
   for (int64_t s = 0; s < call->segments; s++, b += each) {
-    sides at = sides_at(one, s, b, turned, listed, packed);
+    sides at = sides_at(one, s, b, transposed, listed, packed);
     for (int64_t p = 0; p < call->pieces; p++) {
-      LOAD(6, at.column[0], past && !turned);
-      LOAD(4, at.row[0], past && turned);
+      LOAD(6, at.column[0], past && !transposed);
+      LOAD(4, at.row[0], past && transposed);
       MULTIPLY(kind, 0, 4, 6);
       if (wide) {
-        LOAD(7, at.column[1], past && !turned);
+        LOAD(7, at.column[1], past && !transposed);
         MULTIPLY(kind, 1, 4, 7);
       }
       if (low) {
-        LOAD(5, at.row[1], past && turned);
+        LOAD(5, at.row[1], past && transposed);
         MULTIPLY(kind, 2, 5, 6);
         if (wide) MULTIPLY(kind, 3, 5, 7);
       }
@@ -125,20 +125,20 @@ FALT_INLINE void tiles(const one_panel *one, const falt_tiles_kind kind, const b
   if (low && wide) _tile_stored(3, one->to[1] + FALT_TILE_BYTES, one->step);
 }
 
-FALT_INLINE void tiles_of(const one_panel *one, const falt_tiles_kind kind, const bool turned) {
+FALT_INLINE void tiles_of(const one_panel *one, const falt_tiles_kind kind, const bool transposed) {
   const bool low = row_tiles(one) > 1, wide = column_tiles(one) > 1;
   if (low && wide)
-    tiles(one, kind, turned, true, true);
+    tiles(one, kind, transposed, true, true);
   else if (low)
-    tiles(one, kind, turned, true, false);
+    tiles(one, kind, transposed, true, false);
   else if (wide)
-    tiles(one, kind, turned, false, true);
+    tiles(one, kind, transposed, false, true);
   else
-    tiles(one, kind, turned, false, false);
+    tiles(one, kind, transposed, false, false);
 }
 
 FALT_INLINE void narrow_product(const one_panel *one, const falt_tiles_kind kind) {
-  if (one->call->turned)
+  if (one->call->transposed)
     tiles_of(one, kind, true);
   else
     tiles_of(one, kind, false);
@@ -191,7 +191,7 @@ static int64_t straight_step(const falt_tiles_product *call) {
   if (!f || !f->plain || f->adds || call->rows < 2) return 0;
   if (f->type != (f->whole ? FALT_S32 : FALT_F32) && !leaves_narrow(f)) return 0;
   const int64_t step = f->at[1] - f->at[0];
-  if (call->turned) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are equally spaced */
+  if (call->transposed) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are equally spaced */
   for (int tile = 0; tile < call->tiles; tile++) {
     const int64_t *at = f->at + (ptrdiff_t)tile * FALT_TILE_ROWS;
     if (f->rows[tile] != call->rows) return 0;
@@ -209,7 +209,7 @@ FALT_INLINE void send_straight(one_panel *one, int64_t i, int64_t step) {
   char *out = (char *)f->out + i * one->call->apart * one->size;
   one->to[0] = out + f->at[0] * one->size;
   if (row_tiles(one) > 1) one->to[1] = out + f->at[FALT_TILE_ROWS] * one->size;
-  if (one->call->turned)
+  if (one->call->transposed)
     fetch_rows(f, out, 0, one->columns);
   else
     fetch_ahead(one, i);
@@ -222,7 +222,7 @@ FALT_INLINE void set_finish(falt_tiles_finish *to, const one_panel *one, int64_t
   const int64_t columns = i * FALT_TILES_COLUMNS;
   *to = *first;
   to->sums = one->sums;
-  if (one->call->turned) {
+  if (one->call->transposed) {
     to->rows[0] = one->columns < FALT_TILE_ROWS ? one->columns : FALT_TILE_ROWS;
     to->rows[1] = one->columns - to->rows[0];
   } else {
@@ -325,7 +325,7 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .upconvert = upconvert,
     .zip = zip,
     .pair = pair,
-    .turn = turn,
+    .transpose_rows = transpose_rows,
     .cross = cross,
     .transpose = transpose,
     .collect = collect,

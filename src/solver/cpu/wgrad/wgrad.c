@@ -36,7 +36,7 @@ static void destroy(falt_plan *plan) {
 
 /* The multiply-adds that take as long as moving an element: in runs, transposed in squares, alone; and as finding a
  * position's pixel for a segment. */
-static const double near = 3, turned = 12, apart = 64, listed = 96;
+static const double near = 3, transposed = 12, apart = 64, listed = 96;
 /* The same for an element of the result, by falt_wgrad_apart. */
 static const double stored[] = {12, [FALT_APART_NEAR] = 12, [FALT_APART_FAR] = 120};
 /* Concurrent sums, so that no multiply-add waits for the previous one. */
@@ -65,7 +65,7 @@ static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
       (double)(plan->panels.size * plan->panels.count + plan->panels.larger) * (double)layer->kernels->width;
   const double sums = (double)(plan->in_place ? plan->length : plan->rows) * (double)falt_layer_most(&plan->panels);
   const double lanes = columns / (double)layer->results * (sums < at_once ? at_once / sums : 1);
-  const double panel = falt_tensor_unit(y, FALT_C) ? near : y->stride[FALT_W] == 1 ? turned : apart;
+  const double panel = falt_tensor_unit(y, FALT_C) ? near : y->stride[FALT_W] == 1 ? transposed : apart;
   const double stretch = lanes + panel * (double)plan->blocks.count / (double)plan->rows +
                          row_cost(plan) * (double)plan->panels.count / (double)layer->results +
                          stored[falt_wgrad_apart(&layer->p.filter, device)] / (double)layer->positions;

@@ -139,12 +139,12 @@ static void bring_panel(const task *t, const unit *u, int64_t first, int64_t wid
     float *to = t->panel + line * u->count * width;
     if (channels < width) memset(to, 0, (size_t)(u->count * width) * sizeof *to);
     if (y->stride[FALT_W] == 1 && !falt_tensor_unit(y, FALT_C))
-      t->plan->kernels->turn(&(falt_turn){.from = from,
-                                          .to = to,
-                                          .from_pitch = y->stride[FALT_C],
-                                          .to_pitch = width,
-                                          .n = channels,
-                                          .count = u->count});
+      t->plan->kernels->transpose(&(falt_transpose){.from = from,
+                                                    .to = to,
+                                                    .from_pitch = y->stride[FALT_C],
+                                                    .to_pitch = width,
+                                                    .n = channels,
+                                                    .count = u->count});
     else
       t->layer->kernels->copy(&(falt_layer_copy){.from = from,
                                                  .step = channels == 1 ? 1 : y->stride[FALT_C],
@@ -344,7 +344,7 @@ static const char *refusal(const fewchannels_plan *plan) {
 /* The multiply-adds that take as long as moving an element: in runs, transposed in squares, alone; as moving a row of
  * sums in and out of a block for each unit, by its elements; and as starting a call. In operations, an element of the
  * output that is cleared, summed and stored. */
-static const double near = 3, turned = 12, apart = 64, kept = 4, begun = 3200, leaving = 120;
+static const double near = 3, transposed = 12, apart = 64, kept = 4, begun = 3200, leaving = 120;
 
 static double estimate(const fewchannels_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
@@ -355,7 +355,7 @@ static double estimate(const fewchannels_plan *plan, const falt_device *device) 
                            : (double)plan->columns / (double)plan->layer.results;
   const double panel = plan->in_place || plan->dots  ? 0
                        : falt_tensor_unit(y, FALT_C) ? near
-                       : y->stride[FALT_W] == 1      ? turned
+                       : y->stride[FALT_W] == 1      ? transposed
                                                      : apart;
   const double block = (double)plan->layer.kernels->rows[falt_layer_most(&plan->panels)];
   const double width = (double)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);

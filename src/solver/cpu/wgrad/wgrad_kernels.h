@@ -24,11 +24,11 @@ typedef struct falt_outer {
 } falt_outer;
 
 /* to[j*to_pitch + i] = from[i*from_pitch + j] for i < n, j < count. */
-typedef struct falt_turn {
+typedef struct falt_transpose {
   const float *from;
   float *to;
   int64_t from_pitch, to_pitch, n, count;
-} falt_turn;
+} falt_transpose;
 
 /* out[(m*pitch + i)*width + l] = (accumulate ? out[...] : 0)
  *                                + sum over s < segments, j < depth with j % width == l of
@@ -50,7 +50,7 @@ typedef struct falt_outer_kernels {
   int dot_rows, dot_columns;        /* the most of a call of `dots` */
   void (*outer)(const falt_outer *call);
   void (*dots)(const falt_dots *call);
-  void (*turn)(const falt_turn *call);
+  void (*transpose)(const falt_transpose *call);
 } falt_outer_kernels;
 
 /* The table for an instruction set, or for the highest one below it that was built. Never NULL. */

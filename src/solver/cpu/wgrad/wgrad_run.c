@@ -40,7 +40,7 @@ static void store_tap(const part *own, float *filter, int64_t tap, int64_t c, in
   const int64_t k_step = w->stride[FALT_K], c_step = w->stride[FALT_C];
   float *to = filter + falt_tensor_at(w, own->channel, own->group, c, t, r, s);
   if (c_step == 1) {
-    own->plan->kernels->turn(&(falt_turn){
+    own->plan->kernels->transpose(&(falt_transpose){
         .from = sums, .to = to, .from_pitch = own->pitch, .to_pitch = k_step, .n = count, .count = own->channels});
     return;
   }
@@ -93,7 +93,7 @@ static void bring_panel(const task *t) {
     float *to = t->panel + p * own->pitch;
     count = falt_layer_together(own->layer, t->first + p, t->count - p);
     if (along == 1 && !falt_tensor_unit(y, FALT_C))
-      own->plan->kernels->turn(&(falt_turn){
+      own->plan->kernels->transpose(&(falt_transpose){
           .from = from, .to = to, .from_pitch = across, .to_pitch = own->pitch, .n = own->channels, .count = count});
     else
       own->layer->kernels->copy(&(falt_layer_copy){.from = from,

@@ -152,7 +152,7 @@ FALT_INLINE void store_four(lane *p, four v) {
   *(four_unaligned *)p = v;
 }
 
-FALT_INLINE void turn_square(const lane *from, int64_t from_pitch, lane *to, int64_t to_pitch) {
+FALT_INLINE void transpose_square(const lane *from, int64_t from_pitch, lane *to, int64_t to_pitch) {
   const four a = load_four(from), b = load_four(from + from_pitch);
   const four c = load_four(from + 2 * from_pitch), d = load_four(from + 3 * from_pitch);
   const four ab_low = __builtin_shufflevector(a, b, 0, 4, 1, 5), ab_high = __builtin_shufflevector(a, b, 2, 6, 3, 7);
@@ -163,24 +163,24 @@ FALT_INLINE void turn_square(const lane *from, int64_t from_pitch, lane *to, int
   store_four(to + 3 * to_pitch, __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7));
 }
 
-static void turn_part(const falt_turn *call, int64_t i, int64_t n, int64_t j, int64_t count) {
+static void transpose_part(const falt_transpose *call, int64_t i, int64_t n, int64_t j, int64_t count) {
   for (int64_t y = j; y < j + count; y++)
     for (int64_t x = i; x < i + n; x++) call->to[y * call->to_pitch + x] = call->from[x * call->from_pitch + y];
 }
 
 /* Runs of each row of the destination: if rows are a page or more apart, one TLB entry serves a run. */
-static void turn(const falt_turn *call) {
+static void transpose(const falt_transpose *call) {
   enum { RUN = 64 };
   const int64_t n = call->n / SQUARE * SQUARE, count = call->count / SQUARE * SQUARE;
   for (int64_t run = 0; run < n; run += RUN) {
     const int64_t end = run + RUN < n ? run + RUN : n;
     for (int64_t j = 0; j < count; j += SQUARE)
       for (int64_t i = run; i < end; i += SQUARE)
-        turn_square(call->from + i * call->from_pitch + j, call->from_pitch, call->to + j * call->to_pitch + i,
-                    call->to_pitch);
+        transpose_square(call->from + i * call->from_pitch + j, call->from_pitch, call->to + j * call->to_pitch + i,
+                         call->to_pitch);
   }
-  turn_part(call, n, call->n - n, 0, count);
-  turn_part(call, 0, call->n, count, call->count - count);
+  transpose_part(call, n, call->n - n, 0, count);
+  transpose_part(call, 0, call->n, count, call->count - count);
 }
 
 extern const falt_outer_kernels JOIN(falt_outer_kernels_, FALT_ISA_SUFFIX);
@@ -190,5 +190,5 @@ const falt_outer_kernels JOIN(falt_outer_kernels_, FALT_ISA_SUFFIX) = {
     .dot_columns = DOT_COLUMNS,
     .outer = outer,
     .dots = dots,
-    .turn = turn,
+    .transpose = transpose,
 };

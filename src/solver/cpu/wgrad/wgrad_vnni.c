@@ -26,7 +26,7 @@
  * Padding zeros are multiplied by unrelated elements. If such an element is not finite, the sum is NaN and is
  * recomputed. */
 
-enum { MOST_PHASES = 16, LEAST_SPAN = 256 /* positions */, ROOM = 3 };
+enum { MOST_POLYPHASES = 16, LEAST_SPAN = 256 /* positions */, ROOM = 3 };
 
 /* Shifts of x: all taps, or all rows of taps. */
 static int64_t shift_count(const falt_outer_tiles_plan *plan) {
@@ -126,8 +126,8 @@ static void store_tile(const falt_outer_tiles_run *run, int64_t g, int64_t tile,
         .sums = sums, .plain = true, .type = w->type, .out = filter, .at = at, .rows = {(int)n}, .n = (int)count});
     return;
   }
-  plan->outer->turn(
-      &(falt_turn){.from = sums, .to = square, .from_pitch = COLUMNS, .to_pitch = COLUMNS, .n = n, .count = count});
+  plan->outer->transpose(&(falt_transpose){
+      .from = sums, .to = square, .from_pitch = COLUMNS, .to_pitch = COLUMNS, .n = n, .count = count});
   for (int64_t m = 0; m < count; m++) at[m] = m * (adjacent ? w->stride[FALT_K] : COLUMNS);
   const int rows[2] = {(int)falt_min(ROWS, count), (int)falt_max(0, count - ROWS)};
   if (!plan->kernels->numbers(square, rows, (int)n))
@@ -161,16 +161,16 @@ static falt_tile_rows rows_of(const falt_outer_tiles_run *run, int64_t segment, 
   if (at == shift_count(plan)) return (falt_tile_rows){run->ones, 0, 0};
   const int64_t s = at % plan->along * axis[2].dilation, rest = at / plan->along;
   const int64_t r = rest % taps[FALT_H] * axis[1].dilation, j = rest / taps[FALT_H];
-  const int64_t phase = r % axis[1].stride * plan->phases[1] + s % axis[2].stride;
+  const int64_t polyphase = r % axis[1].stride * plan->polyphases[1] + s % axis[2].stride;
   const int64_t shift = r / axis[1].stride * plan->width + s / axis[2].stride;
   const int64_t row = (group * plan->tiles + tile % plan->tiles) * plan->rows;
   if (plan->spaced) {
     const int64_t line = segment % plan->segments + r / axis[1].stride;
-    return (falt_tile_rows){falt_outer_tiles_turned(run, i, j, phase) + line * plan->pitch + row * PAIR_BYTES,
+    return (falt_tile_rows){falt_outer_tiles_transposed(run, i, j, polyphase) + line * plan->pitch + row * PAIR_BYTES,
                             PAIR_BYTES, ROWS * plan->distance};
   }
-  return (falt_tile_rows){falt_outer_tiles_turned(run, i, j, phase) + row * plan->pitch + 2 * shift, plan->pitch,
-                          FALT_TILE_BYTES};
+  return (falt_tile_rows){falt_outer_tiles_transposed(run, i, j, polyphase) + row * plan->pitch + 2 * shift,
+                          plan->pitch, FALT_TILE_BYTES};
 }
 
 /* The sums of a pair of tiles and a panel are a square. */
@@ -249,7 +249,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   exchanged.output = (void *)operands->input;
   falt_outer_tiles_run run = {.plan = plan,
                               .operands = plan->exchanged ? &exchanged : operands,
-                              .turned = workspace + plan->turned,
+                              .transposed = workspace + plan->transposed,
                               .paired = workspace + plan->paired,
                               .sums = (float *)(void *)(workspace + plan->sums),
                               .zeros = workspace + plan->zeros,
@@ -308,7 +308,8 @@ static bool has_neighbours(const falt_tensor *t) {
 static const char *refusal_of_layer(const falt_outer_tiles_plan *plan) {
   if (!has_neighbours(&plan->layer.p.input)) return "neither channels nor pixels of the input are adjacent";
   if (!has_neighbours(&plan->layer.p.output)) return "neither channels nor pixels of the output are adjacent";
-  return plan->phases[0] > MOST_PHASES || plan->phases[1] > MOST_PHASES || falt_outer_tiles_phases(plan) > MOST_PHASES
+  return plan->polyphases[0] > MOST_POLYPHASES || plan->polyphases[1] > MOST_POLYPHASES ||
+                 falt_outer_tiles_polyphases(plan) > MOST_POLYPHASES
              ? "its strides have too many residues"
              : NULL;
 }
@@ -321,7 +322,7 @@ typedef struct expense {
   double share, sum, result;
 } expense;
 static const expense by_matrix = {0.6, 24, 40}, by_vectors = {0.85, 12, 40};
-static const double per_turned = 16, per_spaced = 2, per_paired = 8;
+static const double per_transposed = 16, per_spaced = 2, per_paired = 8;
 static const double per_apart[] = {[FALT_APART_NEAR] = 360, [FALT_APART_FAR] = 1860};
 
 static double estimate(const falt_outer_tiles_plan *plan, const falt_device *device) {
@@ -332,12 +333,12 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double depth = 2 * (double)(plan->segments * falt_round_up(groups_of(plan), plan->kernels->together));
   const double speed = falt_halves_speed(device, plan->kernels->speed[FALT_TILES_BF16]);
   const double products = 2 * groups * parts * rows * columns * depth / speed;
-  const double turned = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : per_turned);
+  const double transposed = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : per_transposed);
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * per_paired;
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) *
                          (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);
-  return falt_roofline(device, FALT_F32, products + turned + paired + sums + results, by->share,
+  return falt_roofline(device, FALT_F32, products + transposed + paired + sums + results, by->share,
                        falt_problem_bytes(&plan->base.problem));
 }
 
@@ -371,7 +372,7 @@ static falt_problem exchange(const falt_problem *p) {
 }
 
 /* Lines of positions as the rows of the product, with zeros between those of dy. */
-static void set_turned(falt_outer_tiles_plan *plan) {
+static void set_transposed(falt_outer_tiles_plan *plan) {
   const falt_axis *axis = plan->layer.p.axis;
   const int64_t along = (plan->along - 1) * axis[2].dilation / axis[2].stride;
   plan->segments = 1;
@@ -403,8 +404,8 @@ static void set_geometry(falt_outer_tiles_plan *plan, int64_t lines, int64_t spa
   plan->line_cuts = falt_ceil_div(p->output.size[FALT_H], lines);
   plan->span_cuts = falt_ceil_div(p->output.size[FALT_W], span);
   plan->height = lines + (taps[FALT_H] - 1) * p->axis[1].dilation / p->axis[1].stride;
-  (plan->spaced ? set_spaced : set_turned)(plan);
-  plan->x_part = (size_t)(taps[FALT_D] * falt_outer_tiles_phases(plan)) * plan->matrix;
+  (plan->spaced ? set_spaced : set_transposed)(plan);
+  plan->x_part = (size_t)(taps[FALT_D] * falt_outer_tiles_polyphases(plan)) * plan->matrix;
 }
 
 static int64_t part_bytes(const falt_outer_tiles_plan *plan) {
@@ -423,8 +424,8 @@ static void set_rows(falt_outer_tiles_plan *plan) {
   plan->length = plan->windows ? taps * channels : channels;
   plan->tiles = falt_ceil_div(plan->length, ROWS);
   plan->rows = plan->kernels->together > 1 ? ROWS : falt_ceil_div(plan->length, plan->tiles);
-  plan->phases[0] = p->filter.size[FALT_H] == 1 ? 1 : p->axis[1].stride;
-  plan->phases[1] = plan->along == 1 ? 1 : p->axis[2].stride;
+  plan->polyphases[0] = p->filter.size[FALT_H] == 1 ? 1 : p->axis[1].stride;
+  plan->polyphases[1] = plan->along == 1 ? 1 : p->axis[2].stride;
   plan->panels = falt_ceil_div(plan->layer.results, COLUMNS);
   plan->x_lines = !falt_tensor_unit(&p->input, FALT_C);
   plan->spaced = plan->windows && plan->kernels->together == 1 && !plan->x_lines && p->filter.size[FALT_G] == 1 &&
@@ -452,7 +453,7 @@ static void set_parts(falt_outer_tiles_plan *plan) {
 static void lay_memory(falt_outer_tiles_plan *plan) {
   const size_t groups = (size_t)falt_outer_tiles_groups(plan);
   falt_memory_layout *all = &plan->base.layout;
-  plan->turned = falt_place_part(all, (size_t)plan->parts * plan->x_part);
+  plan->transposed = falt_place_part(all, (size_t)plan->parts * plan->x_part);
   plan->paired = falt_place_part(all, groups * (size_t)plan->panels * plan->y_panel);
   plan->sums = falt_place_part(
       all, plan->blocks > 1 ? groups * (size_t)(pair_count(plan) * plan->panels) * SQUARE * sizeof(float) : 0);

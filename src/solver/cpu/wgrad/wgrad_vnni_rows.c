@@ -25,14 +25,15 @@ static part part_at(const falt_outer_tiles_run *run, int64_t i) {
 /* The matrix of x for tap j of the depth. */
 typedef struct matrix {
   part p;
-  int64_t j, phase;
+  int64_t j, polyphase;
   char *to;
 } matrix;
 
 static matrix matrix_at(const falt_outer_tiles_run *run, int64_t index) {
-  const int64_t phase = index % falt_outer_tiles_phases(run->plan), rest = index / falt_outer_tiles_phases(run->plan);
+  const int64_t polyphase = index % falt_outer_tiles_polyphases(run->plan),
+                rest = index / falt_outer_tiles_polyphases(run->plan);
   const int64_t depth = run->plan->layer.p.filter.size[FALT_D], j = rest % depth, i = rest / depth;
-  return (matrix){part_at(run, i), j, phase, falt_outer_tiles_turned(run, i, j, phase)};
+  return (matrix){part_at(run, i), j, polyphase, falt_outer_tiles_transposed(run, i, j, polyphase)};
 }
 
 /* Column 0 of the line of x that a line of a matrix is, as an element of group 0; -1: the constant. */
@@ -40,7 +41,7 @@ static int64_t line_at(const falt_outer_tiles_run *run, const matrix *m, int64_t
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_tensor *x = &plan->layer.p.input;
   const falt_axis *axis = &plan->layer.p.axis[1];
-  const int64_t v = (m->p.at.at[1] + line) * axis->stride + m->phase / plan->phases[1] - axis->pad[0];
+  const int64_t v = (m->p.at.at[1] + line) * axis->stride + m->polyphase / plan->polyphases[1] - axis->pad[0];
   const int64_t d = falt_layer_source(&plan->layer, 0, m->p.at.at[0], m->j);
   const int64_t h = v >= 0 && v < x->size[FALT_H] ? v : falt_axis_map(axis, x->size[FALT_H], v);
   return d < 0 || h < 0 ? -1 : falt_tensor_at(x, m->p.at.n, 0, 0, d, h, 0);
@@ -49,7 +50,7 @@ static int64_t line_at(const falt_outer_tiles_run *run, const matrix *m, int64_t
 /* The pixel that the first tap reads at a position of a line. */
 static int64_t pixel_of(const falt_outer_tiles_plan *plan, const matrix *m, int64_t along) {
   const falt_axis *axis = &plan->layer.p.axis[2];
-  return (m->p.at.at[2] + along) * axis->stride + m->phase % plan->phases[1] - axis->pad[0];
+  return (m->p.at.at[2] + along) * axis->stride + m->polyphase % plan->polyphases[1] - axis->pad[0];
 }
 
 /* A window with taps outside, gathered in `room`; with one tap in place, or NULL. The constant is 0. */
@@ -101,7 +102,7 @@ static places places_of(const falt_outer_tiles_run *run, const matrix *m, int64_
 }
 
 /* One chunk of positions of all rows, of adjacent channels; zeros beyond all lines. */
-static void turn_x(void *context, int64_t index) {
+static void transpose_x(void *context, int64_t index) {
   const falt_outer_tiles_run *run = context;
   const falt_outer_tiles_plan *plan = run->plan;
   const falt_tensor *x = &plan->layer.p.input;
@@ -123,8 +124,8 @@ static void turn_x(void *context, int64_t index) {
     for (int64_t first = 0; first < length; first += CHUNK) {
       const void *rows[CHUNK];
       for (int i = 0; i < CHUNK; i++) rows[i] = windows[i] ? (const void *)(windows[i] + first) : run->zeros;
-      plan->kernels->turn(
-          &(falt_tiles_turn){rows, to + first * plan->pitch, plan->pitch, (int)falt_min(CHUNK, length - first)});
+      plan->kernels->transpose_rows(
+          &(falt_tiles_square){rows, to + first * plan->pitch, plan->pitch, (int)falt_min(CHUNK, length - first)});
     }
   }
 }
@@ -229,7 +230,7 @@ static void pair_y(void *context, int64_t index) {
     const int64_t k = panel % plan->panels * COLUMNS, n = falt_min(COLUMNS, plan->layer.results - k);
     const int64_t at = panel / plan->panels * y->stride[FALT_G] + k;
     for (int m = 0; m < CHUNK; m++) rows[m] = pixels[m] ? (const void *)(pixels[m] + at) : run->zeros;
-    plan->kernels->pair(&(falt_tiles_turn){rows, paired_at(run, panel, i, chunk, n), 0, (int)n});
+    plan->kernels->pair(&(falt_tiles_square){rows, paired_at(run, panel, i, chunk, n), 0, (int)n});
   }
 }
 
@@ -251,7 +252,7 @@ static void cross_chunk(const falt_outer_tiles_run *run, const part *p, int64_t 
     for (int q = 0; q < count && !whole; q++)
       memcpy(room + c * CHUNK + list[q].m, from + list[q].at, (size_t)list[q].count * sizeof *room);
   }
-  plan->kernels->cross(&(falt_tiles_turn){rows, paired_at(run, panel, i, chunk, n), 0, (int)n});
+  plan->kernels->cross(&(falt_tiles_square){rows, paired_at(run, panel, i, chunk, n), 0, (int)n});
 }
 
 /* A part's lines of one panel. */
@@ -266,13 +267,13 @@ void falt_outer_tiles_bring(const falt_outer_tiles_run *run) {
   const falt_outer_tiles_plan *plan = run->plan;
   falt_threads *threads = plan->base.device->threads;
   falt_outer_tiles_run context = *run;
-  const int64_t matrices = run->parts * plan->layer.p.filter.size[FALT_D] * falt_outer_tiles_phases(plan);
+  const int64_t matrices = run->parts * plan->layer.p.filter.size[FALT_D] * falt_outer_tiles_polyphases(plan);
   if (plan->spaced)
     falt_parallel_for(threads, matrices * plan->height, pair_x, &context);
   else if (plan->x_lines)
     falt_parallel_for(threads, matrices * plan->height, copy_x, &context);
   else
-    falt_parallel_for(threads, matrices * plan->reach, turn_x, &context);
+    falt_parallel_for(threads, matrices * plan->reach, transpose_x, &context);
   if (plan->y_lines)
     falt_parallel_for(threads, run->parts * falt_outer_tiles_groups(plan) * plan->panels, cross_y, &context);
   else

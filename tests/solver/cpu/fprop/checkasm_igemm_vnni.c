@@ -48,8 +48,8 @@ static double element(const char *at, falt_type type, int64_t e) {
 
 /* The sum that row m of the lists and column i of the panel meet. */
 static double sum_of(const falt_tiles_product *call, int m, int i) {
-  const falt_type x_type = call->turned ? right[call->kind] : left[call->kind];
-  const falt_type w_type = call->turned ? left[call->kind] : right[call->kind];
+  const falt_type x_type = call->transposed ? right[call->kind] : left[call->kind];
+  const falt_type w_type = call->transposed ? left[call->kind] : right[call->kind];
   const int64_t each = 4 / (int64_t)falt_type_size(x_type), tiles = call->columns > ROWS ? 2 : 1;
   double sum = 0;
   for (int64_t s = 0; s < call->segments; s++) {
@@ -58,8 +58,8 @@ static double sum_of(const falt_tiles_product *call, int m, int i) {
       for (int64_t e = 0; e < 16 * each; e++) {
         const char *x = a->at + p * a->next, *w = call->b + ((s * call->pieces + p) * tiles + i / ROWS) * TILE;
         const int64_t row = m % ROWS, column = i % ROWS, group = e / each;
-        x += call->turned ? group * a->step + row * 4 : row * a->step + group * call->distance;
-        w += call->turned ? column * 64 + group * 4 : group * 64 + column * 4;
+        x += call->transposed ? group * a->step + row * 4 : row * a->step + group * call->distance;
+        w += call->transposed ? column * 64 + group * 4 : group * 64 + column * 4;
         sum += element(x, x_type, e % each) * element(w, w_type, e % each);
       }
   }
@@ -69,7 +69,7 @@ static double sum_of(const falt_tiles_product *call, int m, int i) {
 static void expect_sums(const falt_tiles_product *call, int m) {
   for (int i = 0; i < call->columns; i++) {
     const double sum = sum_of(call, m, i);
-    const int own = call->turned ? i * COLUMNS + m : m * COLUMNS + i;
+    const int own = call->transposed ? i * COLUMNS + m : m * COLUMNS + i;
     const int at = SUMS + own; /* the second half: one product is on its way */
     if (call->kind <= FALT_TILES_S8)
       assert_true(((const int32_t *)(const void *)sums)[at] == (int32_t)sum);
@@ -94,7 +94,7 @@ static void clear_rest(const falt_tiles_product *call) {
     for (int64_t i = 0; i < tiles * ROWS; i++)
       for (int64_t g = call->groups; g < 16; g++) {
         char *tile = panel + (((s + 1) * call->pieces - 1) * tiles + i / ROWS) * TILE;
-        memset(tile + (call->turned ? i % ROWS * 64 + g * 4 : g * 64 + i % ROWS * 4), 0, 4);
+        memset(tile + (call->transposed ? i % ROWS * 64 + g * 4 : g * 64 + i % ROWS * 4), 0, 4);
       }
 }
 
@@ -115,15 +115,15 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                     .rows = {pick(1, ROWS), pick(0, ROWS)},
                                     .n = pick(1, COLUMNS)};
   falt_tiles_flow flow = {.sums = sums, .count = 1, .finish = {before}};
-  const bool turned = pick(0, 1), zipped = !turned && kernels->together == 1 && pick(0, 1);
+  const bool transposed = pick(0, 1), zipped = !transposed && kernels->together == 1 && pick(0, 1);
   for (int s = 0; s < 2 * SEGMENTS; s++)
     a[s] = (falt_tile_rows){rows + s * ROWS * STEP,
-                            turned   ? 64
-                            : zipped ? 4
-                                     : STEP,
-                            turned || zipped ? TILE : FALT_TILE_BYTES};
+                            transposed ? 64
+                            : zipped   ? 4
+                                       : STEP,
+                            transposed || zipped ? TILE : FALT_TILE_BYTES};
   const falt_tiles_product call = {.kind = kind,
-                                   .turned = turned,
+                                   .transposed = transposed,
                                    .a = a,
                                    .b = panel,
                                    .panels = 1,
@@ -132,12 +132,12 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                    .groups = pick(1, 16),
                                    .whole = pick(0, 2),
                                    .tiles = pick(1, 2),
-                                   .rows = turned ? ROWS : pick(1, ROWS),
+                                   .rows = transposed ? ROWS : pick(1, ROWS),
                                    .distance = zipped ? 64 : 4,
                                    .columns = pick(1, COLUMNS),
                                    .near = pick(0, 1)};
-  fill(rows, sizeof rows, turned ? right[kind] : left[kind]);
-  fill(panel, sizeof panel, turned ? left[kind] : right[kind]);
+  fill(rows, sizeof rows, transposed ? right[kind] : left[kind]);
+  fill(panel, sizeof panel, transposed ? left[kind] : right[kind]);
   clear_rest(&call);
   kernels->open(call.rows);
   kernels->product(&call, &flow);
@@ -189,20 +189,20 @@ static void check_split(const falt_tiles_kernels *kernels) {
   }
 }
 
-/* Rows in pairs and turned, where each element is known by its row and place. */
-static void check_turns(const falt_tiles_kernels *kernels) {
+/* Rows in pairs and transposed, where each element is known by its row and place. */
+static void check_squares(const falt_tiles_kernels *kernels) {
   enum { LONG = 32, PITCH = 3 * 64 };
-  static uint16_t from[LONG * LONG], tiles[2 * TILE / 2], turned[LONG * PITCH / 2], crossed[2 * TILE / 2];
+  static uint16_t from[LONG * LONG], tiles[2 * TILE / 2], transposed[LONG * PITCH / 2], crossed[2 * TILE / 2];
   const void *list[LONG];
   const int n = pick(1, LONG);
   for (int m = 0; m < LONG; m++) {
     list[m] = from + (LONG - 1 - m) * LONG;
     for (int i = 0; i < LONG; i++) from[(LONG - 1 - m) * LONG + i] = (uint16_t)(m * LONG + i);
   }
-  memset(turned, 1, sizeof turned);
-  kernels->pair(&(falt_tiles_turn){list, (char *)tiles, 0, n});
-  kernels->turn(&(falt_tiles_turn){list, (char *)turned, PITCH, n});
-  kernels->cross(&(falt_tiles_turn){list, (char *)crossed, 0, n});
+  memset(transposed, 1, sizeof transposed);
+  kernels->pair(&(falt_tiles_square){list, (char *)tiles, 0, n});
+  kernels->transpose_rows(&(falt_tiles_square){list, (char *)transposed, PITCH, n});
+  kernels->cross(&(falt_tiles_square){list, (char *)crossed, 0, n});
   for (int i = 0; i < (n + 15) / 16 * 16; i++)
     for (int m = 0; m < LONG; m++)
       assert_int_equal(tiles[i / 16 * 512 + m / 2 * 32 + i % 16 * 2 + m % 2], i < n ? m * LONG + i : 0);
@@ -211,7 +211,7 @@ static void check_turns(const falt_tiles_kernels *kernels) {
       assert_int_equal(crossed[i / 16 * 512 + m / 2 * 32 + i % 16 * 2 + m % 2], i < n ? i * LONG + m : 0);
   for (int i = 0; i < LONG; i++)
     for (int m = 0; m < PITCH / 2; m++)
-      assert_int_equal(turned[i * PITCH / 2 + m], i < n && m < LONG ? m * LONG + i : 0x101);
+      assert_int_equal(transposed[i * PITCH / 2 + m], i < n && m < LONG ? m * LONG + i : 0x101);
 }
 
 /* Groups of four bytes or two halves, and nothing beyond them. */
@@ -338,7 +338,7 @@ static void check_finish(const falt_tiles_kernels *kernels) {
 static void check_moves(const falt_tiles_kernels *kernels) {
   for (int round = 0; round < ROUNDS; round++) {
     check_spread(kernels);
-    check_turns(kernels);
+    check_squares(kernels);
     check_zip(kernels);
     check_transpose(kernels);
     check_slots(kernels, round % 2);

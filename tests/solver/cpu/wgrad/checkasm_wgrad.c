@@ -2,8 +2,8 @@
  * solver/cpu/wgrad/wgrad_kernels.h says, and timed.
  *
  * Sums are checked against a plain sum in f64, and their bits against a call of its own for each row. Pixels, the panel
- * and what is turned end at a page that cannot be read. FALT_SEED chooses another seed; FALT_BENCH=1 prints the speed
- * of each instruction set. */
+ * and what is transposed end at a page that cannot be read. FALT_SEED chooses another seed; FALT_BENCH=1 prints the
+ * speed of each instruction set. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -135,9 +135,9 @@ static void check_dots(const falt_outer_kernels *kernels, int width) {
   }
 }
 
-/* ---- turning */
+/* ---- transposing */
 
-static void check_turn(const falt_outer_kernels *kernels) {
+static void check_transpose(const falt_outer_kernels *kernels) {
   enum { MOST = 150, PAD = 9 };
   static float *in, to[MOST * (MOST + PAD)];
   if (!in) in = guarded(MOST * (MOST + PAD));
@@ -147,7 +147,7 @@ static void check_turn(const falt_outer_kernels *kernels) {
   float *from = in + MOST * (MOST + PAD) - read;
   fill(from, read);
   for (int64_t i = 0; i < MOST * (MOST + PAD); i++) to[i] = 9;
-  kernels->turn(&(falt_turn){from, to, from_pitch, to_pitch, n, count});
+  kernels->transpose(&(falt_transpose){from, to, from_pitch, to_pitch, n, count});
   for (int64_t j = 0; j < count; j++)
     for (int64_t i = 0; i < to_pitch; i++) assert_true(to[j * to_pitch + i] == (i < n ? from[i * from_pitch + j] : 9));
 }
@@ -189,10 +189,10 @@ static void dots_rounds(const falt_outer_kernels *kernels, int isa, int width) {
   (void)isa;
   for (int round = 0; round < ROUNDS; round++) check_dots(kernels, width);
 }
-static void turn_rounds(const falt_outer_kernels *kernels, int isa, int width) {
+static void transpose_rounds(const falt_outer_kernels *kernels, int isa, int width) {
   (void)isa;
   (void)width;
-  for (int round = 0; round < ROUNDS / 4; round++) check_turn(kernels);
+  for (int round = 0; round < ROUNDS / 4; round++) check_transpose(kernels);
 }
 
 static void test_outer(void **state) {
@@ -206,9 +206,9 @@ static void test_dots(void **state) {
   (void)state;
   each_isa(dots_rounds);
 }
-static void test_turn(void **state) {
+static void test_transpose(void **state) {
   (void)state;
-  each_isa(turn_rounds);
+  each_isa(transpose_rounds);
 }
 
 int main(void) {
@@ -217,6 +217,6 @@ int main(void) {
   printf("seed %llu\n", (unsigned long long)seed);
   if (getenv("FALT_BENCH")) each_isa(bench);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_outer), cmocka_unit_test(test_dots),
-                                     cmocka_unit_test(test_turn)};
+                                     cmocka_unit_test(test_transpose)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
