@@ -192,7 +192,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
                           falt_layer_piece(&plan->blocks, index + 1));
   t.ahead = plan->ahead;
   for (int64_t row = first; row < last && !falt_cancelled(); row++) {
-    falt_depthwise_turn(&t, row, row == first, last);
+    falt_depthwise_advance(&t, row, row == first, last);
     run_row(run, &t, row, falt_layer_piece(&plan->parts, part), falt_layer_piece(&plan->parts, part + 1), scratch);
   }
 }

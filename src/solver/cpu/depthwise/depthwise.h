@@ -142,7 +142,7 @@ typedef struct falt_depthwise_scratch {
 
 /* A converted row: its source element, and the last step of the task that read it. */
 typedef struct falt_depthwise_slot {
-  int64_t source, turn;
+  int64_t source, step;
 } falt_depthwise_slot;
 
 /* The scratch of a task on at most `units`, with `extra` segments in addition to those of the taps. */
@@ -162,7 +162,7 @@ typedef struct falt_depthwise_task {
   float *constant;
   falt_depthwise_slot *slots; /* of the window */
   float *window;
-  int64_t turn;
+  int64_t step;
 } falt_depthwise_task;
 
 /* The task of units [unit, end), in a worker's scratch. */
@@ -176,7 +176,7 @@ static inline int64_t falt_depthwise_slot_floats(const falt_depthwise *d) {
 void falt_depthwise_bring(falt_depthwise_task *task);
 /* Makes `row` the task's row, its source rows in f32; `last` is the end of its rows, which are to be taken in their
  * order. */
-void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last);
+void falt_depthwise_advance(falt_depthwise_task *task, int64_t row, bool first, int64_t last);
 /* The kernel call for a span of the task's row: its segments, and its prefetches. */
 falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span);
 

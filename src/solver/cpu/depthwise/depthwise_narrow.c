@@ -36,8 +36,8 @@ static void upconvert_row(falt_depthwise_task *t, int64_t source) {
   const int64_t *stride = d->relation.source.stride, size = (int64_t)falt_type_size(d->source_type);
   const falt_depthwise_strip strip = {d->relation.source.size[FALT_W], t->channels, stride[FALT_W], d->pixel};
   int64_t i = 0;
-  while (t->slots[i].turn == t->turn) i++;
-  t->slots[i] = (falt_depthwise_slot){source, t->turn};
+  while (t->slots[i].step == t->step) i++;
+  t->slots[i] = (falt_depthwise_slot){source, t->step};
   falt_depthwise_upconvert(d, &strip, d->source_type, t->source + source * size,
                            t->window + i * falt_depthwise_slot_floats(d));
 }
@@ -52,10 +52,10 @@ static int64_t slot_of(const falt_depthwise_task *t, int64_t source) {
 /* The task's rows in f32. Present rows are kept before missing ones are converted. */
 void falt_depthwise_bring(falt_depthwise_task *t) {
   const falt_depthwise *d = t->d;
-  t->turn++;
+  t->step++;
   for (int64_t r = 0; r < t->sources; r++) {
     const int64_t slot = t->rows[r].source < 0 ? d->slots : slot_of(t, t->rows[r].source);
-    if (slot < d->slots) t->slots[slot].turn = t->turn;
+    if (slot < d->slots) t->slots[slot].step = t->step;
   }
   for (int64_t r = 0; r < t->sources; r++) {
     const int64_t source = t->rows[r].source;

@@ -134,7 +134,7 @@ static void find_rows(falt_depthwise_task *t) {
     if (t->rows[r].source >= 0) t->rows[r].at = row_at(t, t->rows[r].source);
 }
 
-void falt_depthwise_turn(falt_depthwise_task *task, int64_t row, bool first, int64_t last) {
+void falt_depthwise_advance(falt_depthwise_task *task, int64_t row, bool first, int64_t last) {
   falt_depthwise_row *const done = task->rows;
   if (first) task->next_sources = list_sources(task->d, row, task->next);
   task->rows = task->next;

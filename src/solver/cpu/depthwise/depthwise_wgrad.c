@@ -85,7 +85,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   for (int64_t i = 0; i < (end - unit) * d->unit.sources; i++) ones[i] = 1;
   memset(sums, 0, (size_t)((end - unit) * d->unit_vectors * d->pitch) * sizeof *sums);
   for (int64_t row = begin; row < last && !falt_cancelled(); row++) {
-    falt_depthwise_turn(&t, row, row == begin, last);
+    falt_depthwise_advance(&t, row, row == begin, last);
     run_row(&t, row_of(run, &t, row, by), sums, ones);
   }
 }
