@@ -293,7 +293,7 @@ static void open_task(task *t, char *memory) {
 }
 
 /* Makes the lists for a group, unless the present ones serve it too. */
-static void turn_to_group(task *t, int64_t group, int64_t first, bool listed) {
+static void enter_group(task *t, int64_t group, int64_t first, bool listed) {
   t->group = group;
   if (listed && t->plan->shares) return;
   const int64_t g = t->plan->shares ? 0 : group;
@@ -315,7 +315,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   open_task(&t, scratch);
   for (int64_t i = begin; i < end && !falt_cancelled(); i++) {
     const int64_t group = i / plan->panels.count;
-    if (group != t.group) turn_to_group(&t, group, first, i > begin);
+    if (group != t.group) enter_group(&t, group, first, i > begin);
     run_panel(&t, i % plan->panels.count, i + 1 == end || (i + 1) % plan->panels.count == 0);
   }
 }
