@@ -73,9 +73,9 @@ static side as_floats(const moving *m, side from, int64_t count, int64_t n, floa
 static void move_block(const moving *m, side from, side to, int64_t n, int64_t count) {
   static const falt_row_epilogue none = {.alpha = 1, .low = -INFINITY, .high = INFINITY};
   const int64_t apart = to.apart * (int64_t)falt_type_size(to.type);
-  float loaded[CHANNELS * PIXELS], turned[CHANNELS * PIXELS];
+  float loaded[CHANNELS * PIXELS], transposed[CHANNELS * PIXELS];
   const side source = as_floats(m, from, n, count, loaded);
-  const side result = to.type == FALT_F32 ? to : (side){(char *)turned, FALT_F32, n};
+  const side result = to.type == FALT_F32 ? to : (side){(char *)transposed, FALT_F32, n};
   m->kernels->copy(&(falt_layer_copy){.from = (const float *)(const void *)source.data,
                                       .to = (float *)(void *)result.data,
                                       .step = source.apart,
@@ -86,7 +86,7 @@ static void move_block(const moving *m, side from, side to, int64_t n, int64_t c
   if (to.type == FALT_F32) return;
   const int64_t calls = to.apart == n ? 1 : count, each_call = to.apart == n ? n * count : n;
   for (int64_t k = 0; k < calls; k++)
-    m->rows->store[FALT_LANE_F32][to.type](to.data + k * apart, 1, turned + k * n, each_call, &none, false);
+    m->rows->store[FALT_LANE_F32][to.type](to.data + k * apart, 1, transposed + k * n, each_call, &none, false);
 }
 
 static side side_at(void *data, falt_type type, int64_t at, int64_t apart) {

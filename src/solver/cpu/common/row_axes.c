@@ -23,7 +23,7 @@ static void relabel(falt_tensor *to, const falt_tensor *from, const int order[3]
   }
 }
 
-void falt_rows_turn(falt_problem *turned, const falt_problem *problem) {
+void falt_rows_permute(falt_problem *permuted, const falt_problem *problem) {
   int order[3] = {0, 1, 2};
   for (int last = 2; last > 0; last--) /* the nearest neighbours last; equals stay */
     for (int i = last - 1; i >= 0; i--)
@@ -32,11 +32,11 @@ void falt_rows_turn(falt_problem *turned, const falt_problem *problem) {
         order[i] = order[last];
         order[last] = axis;
       }
-  *turned = *problem;
-  turned->space = 3;
-  relabel(&turned->input, &problem->input, order);
-  relabel(&turned->filter, &problem->filter, order);
-  relabel(&turned->output, &problem->output, order);
-  relabel(&turned->residual, &problem->residual, order);
-  for (int i = 0; i < 3; i++) turned->axis[i] = problem->axis[order[i]];
+  *permuted = *problem;
+  permuted->space = 3;
+  relabel(&permuted->input, &problem->input, order);
+  relabel(&permuted->filter, &problem->filter, order);
+  relabel(&permuted->output, &problem->output, order);
+  relabel(&permuted->residual, &problem->residual, order);
+  for (int i = 0; i < 3; i++) permuted->axis[i] = problem->axis[order[i]];
 }

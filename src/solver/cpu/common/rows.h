@@ -43,7 +43,7 @@ typedef struct falt_rows {
 
 /* The same problem with its axes relabelled so that x has the nearest neighbours: optional, before falt_rows_init and
  * instead of the problem in all calls below. */
-void falt_rows_turn(falt_problem *turned, const falt_problem *problem);
+void falt_rows_permute(falt_problem *permuted, const falt_problem *problem);
 
 /* Fills *rows, or returns why this problem is not one (a clause for falt_refuse). Checks operation, channels and
  * epilogue; chooses the lane by falt_rows_lane. values is the filter in host memory, or NULL. */

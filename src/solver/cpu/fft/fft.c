@@ -167,7 +167,7 @@ static const char *init_rows(falt_rows *rows, const falt_problem *turned, const 
 static falt_plan *plan_fft(const falt_solver *solver, falt_ask *ask) {
   falt_problem turned;
   falt_rows rows;
-  falt_rows_turn(&turned, ask->problem);
+  falt_rows_permute(&turned, ask->problem);
   const char *reason = init_rows(&rows, &turned, ask);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_fft_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);

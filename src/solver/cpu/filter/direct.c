@@ -363,7 +363,7 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   falt_problem turned;
   falt_rows rows;
   const bool finishes = has_layer_epilogue(ask->problem);
-  falt_rows_turn(&turned, ask->problem);
+  falt_rows_permute(&turned, ask->problem);
   const char *reason = init_rows(&rows, &turned, ask, finishes);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_direct_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);

@@ -158,7 +158,7 @@ static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
   falt_problem turned;
   falt_running how = {0};
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
-  falt_rows_turn(&turned, ask->problem);
+  falt_rows_permute(&turned, ask->problem);
   const char *why = falt_rows_init(&how.rows, &turned, ask->device->isa, ask->filter_values);
   if (!why) why = why_not(&how.rows);
   if (why) return falt_refuse(ask, "%s", why);
