@@ -339,13 +339,13 @@ static falt_problem without_epilogue(const falt_problem *p) {
 }
 
 /* Rows as the kernels store them: plain sums if a layer's epilogue follows. */
-static const char *init_rows(falt_rows *rows, const falt_problem *turned, const falt_ask *ask, bool finishes) {
-  const falt_problem sums = without_epilogue(turned);
-  const char *reason = falt_rows_init(rows, finishes ? &sums : turned, ask->device->isa, ask->filter_values);
+static const char *init_rows(falt_rows *rows, const falt_problem *permuted, const falt_ask *ask, bool finishes) {
+  const falt_problem sums = without_epilogue(permuted);
+  const char *reason = falt_rows_init(rows, finishes ? &sums : permuted, ask->device->isa, ask->filter_values);
   if (reason || !finishes) return reason;
-  return !falt_problem_is_f32(turned) ? "scale, bias and residual are for f32 alone"
-         : rows->pixel != 1           ? "channels of one pixel have a scale or bias each"
-         : !rows->out_place || (turned->has_residual && !falt_tensor_unit(&turned->residual, FALT_W))
+  return !falt_problem_is_f32(permuted) ? "scale, bias and residual are for f32 alone"
+         : rows->pixel != 1             ? "channels of one pixel have a scale or bias each"
+         : !rows->out_place || (permuted->has_residual && !falt_tensor_unit(&permuted->residual, FALT_W))
              ? "the epilogue's rows are not adjacent in memory"
              : NULL;
 }
@@ -360,15 +360,15 @@ static void set_epilogue(falt_direct_plan *plan, const falt_device *device) {
 }
 
 static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
-  falt_problem turned;
+  falt_problem permuted;
   falt_rows rows;
   const bool finishes = has_layer_epilogue(ask->problem);
-  falt_rows_permute(&turned, ask->problem);
-  const char *reason = init_rows(&rows, &turned, ask, finishes);
+  falt_rows_permute(&permuted, ask->problem);
+  const char *reason = init_rows(&rows, &permuted, ask, finishes);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_direct_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  plan->problem = turned;
+  plan->problem = permuted;
   plan->rows = rows;
   plan->finishes = finishes;
   set_parts(plan);
@@ -380,7 +380,7 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   }
   set_taps(plan, ask->filter_values);
   if (finishes) set_epilogue(plan, ask->device);
-  double bytes = falt_problem_bytes(&turned);
+  double bytes = falt_problem_bytes(&permuted);
   plan->stream = !finishes && bytes > (double)ask->device->caches.l2 * 4;
   plan->prefetch = plan->y_classes == 1 && bytes > (double)ask->device->caches.l2;
   estimate(plan);

@@ -155,21 +155,21 @@ static double seconds(const running_plan *plan) {
 
 static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = running_execute, .print = running_print, .destroy = running_destroy};
-  falt_problem turned;
+  falt_problem permuted;
   falt_running how = {0};
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
-  falt_rows_permute(&turned, ask->problem);
-  const char *why = falt_rows_init(&how.rows, &turned, ask->device->isa, ask->filter_values);
+  falt_rows_permute(&permuted, ask->problem);
+  const char *why = falt_rows_init(&how.rows, &permuted, ask->device->isa, ask->filter_values);
   if (!why) why = why_not(&how.rows);
   if (why) return falt_refuse(ask, "%s", why);
   falt_box box;
-  why = falt_box_of(&box, &turned, ask->filter_values);
+  why = falt_box_of(&box, &permuted, ask->filter_values);
   if (!why && (box.ends[0] || box.ends[1] || box.ends[2])) why = "the filter's taps are not all one finite number";
   if (why) return falt_refuse(ask, "%s", why);
   how.weight = box.weight;
   running_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  choose_sums(&how, ask->device, falt_box_largest_sum(&box, &turned));
+  choose_sums(&how, ask->device, falt_box_largest_sum(&box, &permuted));
   how.stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
   plan->how = how;
   if (!choose_blocks(&plan->how, ask, &plan->base.layout)) {

@@ -118,11 +118,11 @@ static double seconds(const separable_u8_plan *plan) {
   const double efficiency = 0.9, tile = plan->kernels->rows, halo = (double)((rows->taps[2] - 1) * step_of(rows));
   const double along_y = (double)rows->taps[1] * (plan->symmetric[0] ? 0.7 : 1);
   const double along_x = (double)rows->taps[2] * (plan->symmetric[1] ? 0.7 : 1);
-  const double rows_in = 3 * (tile + (double)rows->taps[1]) / tile, turned = 6, results = 6;
+  const double rows_in = 3 * (tile + (double)rows->taps[1]) / tile, transposed = 6, results = 6;
   const double high = (double)falt_round_up(rows->out[1], plan->kernels->rows),
                wide = (double)(rows->out[2] * rows->pixel);
   const double strips = ceil((double)rows->out[2] / (double)plan->lines.block[2]);
-  const double columns = (wide + strips * halo) * (rows_in + along_y + turned), lines = wide * (along_x + results);
+  const double columns = (wide + strips * halo) * (rows_in + along_y + transposed), lines = wide * (along_x + results);
   return falt_roofline(plan->base.device, FALT_F32, 2 * high * (double)(rows->batch * rows->groups) * (columns + lines),
                        efficiency, falt_problem_bytes(&plan->base.problem));
 }

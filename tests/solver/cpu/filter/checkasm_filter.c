@@ -211,7 +211,7 @@ static void check_single(const falt_filter_kernels *kernels, falt_lane lane) {
   end_trial(&t);
 }
 
-static void check_march(const falt_filter_kernels *kernels, falt_lane lane) {
+static void check_blocked(const falt_filter_kernels *kernels, falt_lane lane) {
   if (kernels->blocked_most < 2) return; /* not built for this instruction set */
   trial t = new_trial(lane);
   for (int round = 0; round < ROUNDS; round++) {
@@ -384,9 +384,9 @@ static void test_single(void **state) {
   (void)state;
   each_table(check_single);
 }
-static void test_march(void **state) {
+static void test_blocked(void **state) {
   (void)state;
-  each_table(check_march);
+  each_table(check_blocked);
 }
 static void test_moves(void **state) {
   (void)state;
@@ -409,7 +409,7 @@ int main(void) {
       if ((int)kernels->isa == isa && falt_isa_runs((falt_isa)isa)) bench(kernels);
     }
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_best_table), cmocka_unit_test(test_single),
-                                     cmocka_unit_test(test_tile), cmocka_unit_test(test_march),
+                                     cmocka_unit_test(test_tile), cmocka_unit_test(test_blocked),
                                      cmocka_unit_test(test_moves)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
