@@ -156,23 +156,23 @@ static const char *fill(falt_fft_plan *plan, const falt_ask *ask) {
 }
 
 /* The problem as rows. A layer's scale and bias become the epilogue of its channel's rows. */
-static const char *init_rows(falt_rows *rows, const falt_problem *turned, const falt_ask *ask) {
-  falt_problem sums = *turned;
+static const char *init_rows(falt_rows *rows, const falt_problem *permuted, const falt_ask *ask) {
+  falt_problem sums = *permuted;
   sums.has_scale = sums.has_bias = false;
   const char *reason = falt_rows_init(rows, &sums, ask->device->isa, ask->filter_values);
-  const bool by_channel = turned->has_scale || turned->has_bias;
+  const bool by_channel = permuted->has_scale || permuted->has_bias;
   return reason ? reason : by_channel && rows->pixel > 1 ? "channels of one pixel have a scale or bias each" : NULL;
 }
 
 static falt_plan *plan_fft(const falt_solver *solver, falt_ask *ask) {
-  falt_problem turned;
+  falt_problem permuted;
   falt_rows rows;
-  falt_rows_permute(&turned, ask->problem);
-  const char *reason = init_rows(&rows, &turned, ask);
+  falt_rows_permute(&permuted, ask->problem);
+  const char *reason = init_rows(&rows, &permuted, ask);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_fft_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
-  plan->problem = turned;
+  plan->problem = permuted;
   plan->rows = rows;
   reason = fill(plan, ask);
   if (!reason) return &plan->base;
