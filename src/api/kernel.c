@@ -258,7 +258,7 @@ falt_status falt_kernel_motion(falt_kernel *kernel, double length, double angle)
   if (!kernel) return falt_fail(FALT_INVALID_ARGUMENT, "kernel: NULL");
   if (!(length >= 1 && length <= longest)) return falt_fail(FALT_INVALID_SIZE, "length: %g; it is 1 to 10000", length);
   if (!isfinite(angle)) return falt_fail(FALT_INVALID_ARGUMENT, "angle: %g; it is finite", angle);
-  const double half = (length - 1) / 2, turn = fmod(angle, 360) * (pi / 180), c = cos(turn), s = -sin(turn);
+  const double half = (length - 1) / 2, radians = fmod(angle, 360) * (pi / 180), c = cos(radians), s = -sin(radians);
   const int64_t rx = (int64_t)ceil(half * fabs(c) + 1 - small) - 1, ry = (int64_t)ceil(half * fabs(s) + 1 - small) - 1;
   if ((2 * rx + 1) * (2 * ry + 1) > MOST_DENSE)
     return falt_fail(FALT_INVALID_SIZE, "length: %g at %g degrees has more than 2^24 taps; make it shorter", length,

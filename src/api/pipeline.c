@@ -259,7 +259,7 @@ static falt_status prepare(const run *r, slot *s, const falt_slab *slab) {
 }
 
 /* Carries the results of the slot's last slab away and, unless it was the last, begins with the slab `index`. */
-static falt_status turn(const run *r, int64_t index) {
+static falt_status advance(const run *r, int64_t index) {
   slot *s = &r->line->slots[index % SLOTS];
   const bool drains = s->busy, fills = index < r->slabs->count;
   const falt_slab_rows drained = s->slab.result;
@@ -324,10 +324,10 @@ static falt_status run_slabs(run *r, const falt_operands *operands) {
   FALT_TRY(open_queues(r->device, r->line));
   r->there.stream = r->line->queue[COMPUTE];
   FALT_TRY(bring_constants(r, operands));
-  const int64_t turns = r->slabs->count + SLOTS;
-  for (int64_t i = 0; i < turns && !falt_cancelled(); i++) {
-    const falt_progress_range all = falt_progress_enter((double)i / (double)turns, (double)(i + 1) / (double)turns);
-    const falt_status status = turn(r, i);
+  const int64_t steps = r->slabs->count + SLOTS;
+  for (int64_t i = 0; i < steps && !falt_cancelled(); i++) {
+    const falt_progress_range all = falt_progress_enter((double)i / (double)steps, (double)(i + 1) / (double)steps);
+    const falt_status status = advance(r, i);
     falt_progress_leave(all);
     FALT_TRY(status);
   }

@@ -17,7 +17,7 @@ enum { FALT_CONVOLVER_LEVELS = 8 };
 typedef struct falt_convolver_level {
   int64_t size, parts, first; /* samples and taps of a partition, how many, the first tap */
   falt_fft_shape shape;
-  char *turns;                /* exp(-i pi k / 2n): cosines, then sines */
+  char *twiddles;             /* exp(-i pi k / 2n): cosines, then sines */
   char *sum;                  /* products of the output that is being made */
   char *spectra;              /* transforms of the inputs' blocks, [inputs][parts] */
   int64_t newest, input;      /* the slot of the latest block; inputs that were transformed in this period */

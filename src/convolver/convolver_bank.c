@@ -18,7 +18,7 @@ static void fill_filter(const falt_convolver *c, const falt_convolver_level *l, 
     const int64_t tap = l->first + p * l->size, taps = falt_min(l->size, c->options.taps - tap);
     memset(room, 0, 2 * partition);
     memcpy(room, response + (size_t)tap * c->element, (size_t)taps * c->element);
-    c->lane->twist(room, room + partition, l->turns, tile, tile + (size_t)l->shape.plane * c->element, l->size);
+    c->lane->twist(room, room + partition, l->twiddles, tile, tile + (size_t)l->shape.plane * c->element, l->size);
     falt_fft_spectrum(&l->shape, tile, to + (size_t)p * spectrum, 1 / (double)l->size);
   }
 }

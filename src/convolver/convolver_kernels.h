@@ -12,10 +12,10 @@ typedef struct falt_convolver_lane {
   void (*add)(void *y, const void *x, int64_t n);
   /* y = y + (x - y) * (at + i) * step, from i = 0; clamped to x. */
   void (*fade)(void *y, const void *x, int64_t n, int64_t at, double step);
-  /* The right-angle transform's input of 2n samples as n complex numbers: (a[i] - i b[i]) * turns[i]. */
-  void (*twist)(const void *a, const void *b, const void *turns, void *re, void *im, int64_t n);
+  /* The right-angle transform's input of 2n samples as n complex numbers: (a[i] - i b[i]) * twiddles[i]. */
+  void (*twist)(const void *a, const void *b, const void *twiddles, void *re, void *im, int64_t n);
   /* Its second half back: b[i] of the convolution. */
-  void (*untwist)(const void *re, const void *im, const void *turns, void *b, int64_t n);
+  void (*untwist)(const void *re, const void *im, const void *twiddles, void *b, int64_t n);
   /* sum += a * b for n complex numbers, in alternating vectors of real and imaginary parts. */
   void (*multiply)(void *sum, const void *a, const void *b, int64_t n);
 } falt_convolver_lane;

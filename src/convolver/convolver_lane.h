@@ -41,8 +41,8 @@ static void fade(void *y, const void *x, int64_t n, int64_t at, double step) {
 
 /* ---- transforms */
 
-static void twist(const void *a, const void *b, const void *turns, void *re, void *im, int64_t n) {
-  const lane *cosine = turns, *sine = cosine + n;
+static void twist(const void *a, const void *b, const void *twiddles, void *re, void *im, int64_t n) {
+  const lane *cosine = twiddles, *sine = cosine + n;
   for (int64_t i = 0; i < n; i += VEC) {
     const vec p = vec_load((const lane *)a + i), q = vec_load((const lane *)b + i);
     const vec c = vec_load(cosine + i), s = vec_load(sine + i);
@@ -51,8 +51,8 @@ static void twist(const void *a, const void *b, const void *turns, void *re, voi
   }
 }
 
-static void untwist(const void *re, const void *im, const void *turns, void *b, int64_t n) {
-  const lane *cosine = turns, *sine = cosine + n;
+static void untwist(const void *re, const void *im, const void *twiddles, void *b, int64_t n) {
+  const lane *cosine = twiddles, *sine = cosine + n;
   for (int64_t i = 0; i < n; i += VEC) {
     const vec p = vec_load((const lane *)re + i), q = vec_load((const lane *)im + i);
     vec_store((lane *)b + i, p * vec_load(sine + i) - q * vec_load(cosine + i));

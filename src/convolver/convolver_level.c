@@ -24,11 +24,11 @@ static void put(char *to, size_t element, int64_t i, double value) {
     ((double *)(void *)to)[i] = value;
 }
 
-static void fill_turns(const falt_convolver *c, const falt_convolver_level *l) {
+static void fill_twiddles(const falt_convolver *c, const falt_convolver_level *l) {
   const double quarter = 1.57079632679489661923;
   for (int64_t i = 0; i < l->size; i++) {
-    put(l->turns, c->element, i, cos(quarter * (double)i / (double)l->size));
-    put(l->turns, c->element, l->size + i, -sin(quarter * (double)i / (double)l->size));
+    put(l->twiddles, c->element, i, cos(quarter * (double)i / (double)l->size));
+    put(l->twiddles, c->element, l->size + i, -sin(quarter * (double)i / (double)l->size));
   }
 }
 
@@ -36,11 +36,11 @@ static bool make_level(falt_convolver *c, falt_convolver_level *l, const falt_ff
   const int64_t size[3] = {1, 1, l->size};
   const bool transformed[3] = {false, false, true};
   falt_fft_shape_set(&l->shape, lane, c->element, size, transformed);
-  l->turns = falt_alloc((size_t)(2 * l->size) * c->element);
+  l->twiddles = falt_alloc((size_t)(2 * l->size) * c->element);
   l->sum = falt_alloc(spectrum_bytes(c, l));
   l->spectra = falt_alloc((size_t)(c->options.inputs * l->parts) * spectrum_bytes(c, l));
-  if (!l->turns || !l->sum || !l->spectra || !falt_fft_shape_ready(&l->shape)) return false;
-  fill_turns(c, l);
+  if (!l->twiddles || !l->sum || !l->spectra || !falt_fft_shape_ready(&l->shape)) return false;
+  fill_twiddles(c, l);
   return true;
 }
 
@@ -82,7 +82,7 @@ bool falt_convolver_levels_make(falt_convolver *c, falt_isa isa) {
 
 void falt_convolver_levels_free(falt_convolver *c) {
   for (int i = 0; i < c->levels; i++) {
-    falt_free(c->level[i].turns);
+    falt_free(c->level[i].twiddles);
     falt_free(c->level[i].sum);
     falt_free(c->level[i].spectra);
     falt_fft_shape_free(&c->level[i].shape);
@@ -138,7 +138,7 @@ static const char *block_before(const falt_convolver *c, const falt_convolver_le
 static void transform_input(falt_convolver *c, falt_convolver_level *l) {
   char *im = c->tile + (size_t)l->shape.plane * c->element;
   char *to = l->spectra + (size_t)(l->input * l->parts + l->newest) * spectrum_bytes(c, l);
-  c->lane->twist(block_before(c, l, 2), block_before(c, l, 1), l->turns, c->tile, im, l->size);
+  c->lane->twist(block_before(c, l, 2), block_before(c, l, 1), l->twiddles, c->tile, im, l->size);
   falt_fft_spectrum(&l->shape, c->tile, to, 1);
   l->input++;
   l->spent += TRANSFORM_WORK;
@@ -148,7 +148,7 @@ static void transform_output(falt_convolver *c, falt_convolver_level *l, falt_co
   const char *im = c->tile + (size_t)l->shape.plane * c->element;
   char *to = s->result[!s->now] + (size_t)(s->output * l->size) * c->element;
   falt_fft_inverse(&l->shape, l->sum, c->tile);
-  c->lane->untwist(c->tile, im, l->turns, to, l->size);
+  c->lane->untwist(c->tile, im, l->twiddles, to, l->size);
   s->output++;
   l->spent += TRANSFORM_WORK;
 }

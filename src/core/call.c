@@ -57,7 +57,7 @@ void falt_progress_at(double done) {
   report_if_due(call);
 }
 
-void falt_progress_turn(void) {
+void falt_progress_tick(void) {
   falt_call *call = told_by_me(INT32_MAX);
   if (call) report_if_due(call);
 }

@@ -51,13 +51,13 @@ static inline bool falt_call_is_over(const falt_call *call) {
 }
 
 /* The next two exist only if progress is reported. */
-void falt_progress_turn(void);
+void falt_progress_tick(void);
 bool falt_progress_is_due(void);
 
 /* Whether the call that this thread works for was cancelled. Poll it at least every 10 ms; also calls the progress
  * function if it is due. False outside of calls. */
 static inline bool falt_cancelled(void) {
-  if (falt_here.call && falt_here.call->report) falt_progress_turn();
+  if (falt_here.call && falt_here.call->report) falt_progress_tick();
   return falt_call_is_over(falt_here.call);
 }
 

@@ -231,8 +231,8 @@ static void test_pitch(UNUSED void **state) {
   falt_stages stages;
   assert_int_equal(falt_plan_create(&a, plain, &p, NULL, expected.set.filter), FALT_OK);
   assert_int_equal(falt_plan_create(&b, device, &p, NULL, expected.set.filter), FALT_OK);
-  for (int turn = 0; turn < 2; turn++) {
-    pinned_array = turn ? got.set.input : NULL;
+  for (int round = 0; round < 2; round++) {
+    pinned_array = round ? got.set.input : NULL;
     assert_int_equal(falt_execute_host(a, &expected.set), FALT_OK);
     assert_int_equal(falt_execute_stages(b, &got.set, &stages), FALT_OK);
     assert_true(stages.slabs > 2 && stages.seconds > 0 && stages.bytes_in >= 50 * 30);

@@ -264,17 +264,17 @@ static void test_impulse(void **unused) {
   free(w);
 }
 
-/* With wrap, filtering commutes with turning the signal round. */
+/* With wrap, filtering commutes with shifting the signal round. */
 static void test_shift(void **unused) {
   (void)unused;
   enum { N = 37, BY = 11 };
   uint64_t state = 5;
-  double *x = random_data(N, &state), *w = random_data(8, &state), turned[N], y[N], z[N];
-  for (int i = 0; i < N; i++) turned[i] = x[(i + BY) % N];
+  double *x = random_data(N, &state), *w = random_data(8, &state), shifted[N], y[N], z[N];
+  for (int i = 0; i < N; i++) shifted[i] = x[(i + BY) % N];
   const falt_problem p = parse("correlate w=37 s=8 boundary=wrap type=f64");
   for (int m = 0; m < METHODS; m++) {
     run(methods[m], &p, (falt_operands){.input = x, .filter = w, .output = y});
-    run(methods[m], &p, (falt_operands){.input = turned, .filter = w, .output = z});
+    run(methods[m], &p, (falt_operands){.input = shifted, .filter = w, .output = z});
     for (int i = 0; i < N; i++) assert_near(z[i], y[(i + BY) % N], 1e-14, "shift");
   }
   free(x);
