@@ -134,6 +134,7 @@ static falt_cuda_kernel kernel_25d(const volume *v, const char *architecture, bo
                          .y_bytes = bytes,
                          .sum_bytes = wide ? 8 : 4,
                          .converts = bytes < 4,
+                         .tiny = v->type == FALT_U8,
                          .fills = v->boundary == 0,
                          .x_align = v->columns % 4 ? 1 : 16,
                          .y_align = v->columns % 4 ? 1 : 16};

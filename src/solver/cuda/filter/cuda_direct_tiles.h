@@ -21,6 +21,7 @@ typedef struct falt_tile_problem {
   int pixel;                       /* interleaved channels */
   int x_bytes, y_bytes, sum_bytes; /* of one element in, out, of one partial sum */
   bool converts;                   /* conversion to the accumulator's type takes instructions */
+  bool tiny;                       /* it moves bits: u8 and u16, whose taps are scaled up */
   bool fills;                      /* a boundary is the constant */
   int x_align, y_align;            /* elements that rows are aligned to: a power of two */
 } falt_tile_problem;

@@ -79,16 +79,11 @@ static void set_problem(falt_taps_plan *plan, int terms) {
     plan->problem.in[i] = p->input.size[FALT_D + i] * (i == COLUMN ? pixel : 1);
     plan->problem.out[i] = p->output.size[FALT_D + i] * (i == COLUMN ? pixel : 1);
   }
+  const bool narrow = p->input.type == FALT_U8 || p->input.type == FALT_U16;
+  plan->problem.tiny = narrow && !plan->wide && (!plan->problem.fills || falt_cuda_holds_fill(p));
 }
 
 /* ---- kernels */
-
-/* A constant beyond the edges must be a number of the elements' type. */
-static bool tiny(const falt_taps_plan *plan) {
-  const falt_problem *p = &plan->base.problem;
-  const bool narrow = p->input.type == FALT_U8 || p->input.type == FALT_U16;
-  return narrow && !plan->wide && (!plan->problem.fills || falt_cuda_holds_fill(p));
-}
 
 void falt_taps_defines(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
   const falt_problem *p = &plan->base.problem;
@@ -99,7 +94,7 @@ void falt_taps_defines(falt_cuda_kernel *kernel, const falt_taps_plan *plan) {
   falt_cuda_define(kernel, "TYPE_X=%d", (int)p->input.type);
   falt_cuda_define(kernel, "TYPE_Y=%d", (int)p->output.type);
   falt_cuda_define(kernel, "SUM=%s", plan->wide ? "double" : "float");
-  falt_cuda_define(kernel, "TINY=%d", tiny(plan));
+  falt_cuda_define(kernel, "TINY=%d", plan->problem.tiny);
   falt_cuda_define(kernel, "TERMS=%d", plan->problem.terms);
   falt_cuda_define(kernel, "SCALED=%d", plan->scaled);
 }
@@ -175,7 +170,7 @@ void falt_taps_pack(falt_taps_plan *plan, const double *values) {
   float *narrow = (float *)(void *)plan->values;
   const double bound = tap_bound(p, values);
   int exponent = 0, up = 0;
-  if (tiny(plan)) {
+  if (plan->problem.tiny) {
     if (isfinite(bound)) frexp(bound, &exponent);
     up = MOST - exponent;
     const int down = p->x_bytes == 1 ? U8_BITS : U16_BITS;

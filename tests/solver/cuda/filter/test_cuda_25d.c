@@ -163,6 +163,55 @@ static void test_rejected(UNUSED void **state) {
   expect_rejected(&p, "");
 }
 
+/* Tiles that were compiled for sm_90a, with and without spills: those that spill are not offered with as many blocks,
+ * and those that do not are chosen still. */
+typedef struct compiled {
+  int taps[3], type; /* of the image: f32, f16 or u8 */
+  bool fills;
+  int columns, align, width, rows, ahead, block[2], blocks;
+  bool spills, seen;
+} compiled;
+
+enum { F32, F16, U8 };
+
+static bool same_tile(const compiled *c, const falt_25d *s) {
+  return s->width == c->width && s->rows == c->rows && s->ahead == c->ahead && s->block[0] == c->block[0] &&
+         s->block[1] == c->block[1] && s->blocks == c->blocks;
+}
+
+static void check_spills(void *context, const void *candidate) {
+  const falt_25d *s = candidate;
+  compiled *c = context;
+  if (!s->rejected && same_tile(c, s)) c->seen = true;
+}
+
+static void test_spills(UNUSED void **state) {
+  static const compiled all[] = {
+      {{7, 7, 7}, F32, true, 512, 16, 8, 1, 3, {32, 12}, 1, true, false},
+      {{7, 7, 7}, F32, false, 512, 16, 8, 1, 3, {32, 12}, 1, false, false},
+      {{5, 5, 5}, F32, true, 253, 1, 4, 2, 3, {64, 8}, 1, true, false},
+      {{5, 5, 5}, F32, false, 253, 1, 4, 2, 3, {64, 8}, 1, false, false},
+      {{7, 7, 7}, F16, true, 512, 16, 4, 2, 3, {32, 12}, 1, true, false},
+      {{7, 7, 7}, U8, true, 512, 16, 8, 1, 3, {32, 12}, 1, false, false},
+      {{3, 3, 3}, F32, true, 512, 16, 8, 2, 2, {64, 8}, 1, false, false},
+  };
+  for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+    compiled c = all[i];
+    const int64_t rows = c.columns == 253 ? 256 : c.columns;
+    falt_tile_problem p = tile_problem(c.taps, (int64_t[]){rows, rows, c.columns});
+    p.x_bytes = p.y_bytes = c.type == F32 ? 4 : c.type == F16 ? 2 : 1;
+    p.converts = c.type != F32;
+    p.tiny = c.type == U8;
+    p.fills = c.fills;
+    p.x_align = p.y_align = c.align;
+    falt_25d best;
+    falt_25d_each(&p, &h200, &(falt_tile_search){.visit = check_spills, .context = &c});
+    assert_true(falt_25d_choose(&p, &h200, &best));
+    assert_int_equal(c.seen, !c.spills);
+    if (!c.spills) assert_true(same_tile(&c, &best));
+  }
+}
+
 /* Vectors fill sectors; single elements of threads that lie apart do not. */
 static void test_scattered(UNUSED void **state) {
   falt_tile_problem p = volume(3, 256);
@@ -176,7 +225,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_scattered), cmocka_unit_test(test_choice), cmocka_unit_test(test_small),
       cmocka_unit_test(test_columns),   cmocka_unit_test(test_types),  cmocka_unit_test(test_image),
-      cmocka_unit_test(test_rejected),
+      cmocka_unit_test(test_rejected),  cmocka_unit_test(test_spills),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
