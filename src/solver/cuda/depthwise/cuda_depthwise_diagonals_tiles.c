@@ -68,17 +68,14 @@ typedef struct visitor {
 static void visit_blocks(const visitor *v, tile t) {
   const shape *s = v->shape;
   const int64_t shared = shared_of(s, v->sizes, &t), parts = falt_ceil_div(s->channels, t.span);
-  const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
   const int64_t tiles = s->images * falt_ceil_div(v->sizes->height, t.slab);
   if (shared > v->machine->arch->block_shared || parts > MOST_SPLIT_K || tiles >= INT32_MAX / 2) return;
   t.warps = t.span / 2;
   t.shared_bytes = (int)shared;
   t.blocks = (int)falt_min(falt_blocks_by_shared(v->machine, shared),
                            falt_blocks_by_registers(BLOCK_THREADS * t.span / 8, REGISTERS));
-  t.split_k = falt_max(1, falt_min(falt_min(tiles, MOST_SPLIT_K), v->machine->multiprocessors * t.blocks / parts));
-  if (v->workspace >= 0) t.split_k = falt_min(t.split_k, v->workspace / sums);
-  if (t.split_k < 1) return;
-  t.partial = t.split_k * sums;
+  const int64_t most = falt_min(falt_min(tiles, MOST_SPLIT_K), v->machine->multiprocessors * t.blocks / parts);
+  if (!falt_depthwise_toeplitz_wgrad_slice(s, v->workspace, most, &t)) return;
   estimate(s, v->machine, v->sizes, &t);
   falt_tile_offer(v->search, &t, NULL, t.seconds);
 }

@@ -51,6 +51,9 @@ typedef struct falt_depthwise_toeplitz_wgrad_tile {
 
 void falt_depthwise_toeplitz_wgrad_defines(falt_cuda_kernel *kernel, const falt_depthwise_toeplitz_shape *shape,
                                            const falt_depthwise_toeplitz_wgrad_tile *tile);
+/* Cuts a tile's work into at most `most` split-K slices. False if the workspace has no room for one. */
+bool falt_depthwise_toeplitz_wgrad_slice(const falt_depthwise_toeplitz_shape *shape, int64_t workspace, int64_t most,
+                                         falt_depthwise_toeplitz_wgrad_tile *tile);
 /* workspace: that may be used; negative: any. */
 void falt_depthwise_toeplitz_wgrad_each(const falt_depthwise_toeplitz_shape *shape, const falt_machine *machine,
                                         int64_t workspace, falt_tile_search *search);

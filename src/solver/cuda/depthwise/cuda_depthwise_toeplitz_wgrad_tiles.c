@@ -85,17 +85,21 @@ typedef struct visitor {
   falt_tile_search *search;
 } visitor;
 
+bool falt_depthwise_toeplitz_wgrad_slice(const shape *s, int64_t workspace, int64_t most, tile *t) {
+  const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
+  t->split_k = falt_max(1, most);
+  if (workspace >= 0) t->split_k = falt_min(t->split_k, workspace / sums);
+  t->partial = t->split_k * sums;
+  return t->split_k > 0;
+}
+
 /* Blocks of all split-K slices run in one or two rounds. */
 static void visit_splits(const visitor *v, tile t) {
   const shape *s = v->shape;
   const int64_t slots = (int64_t)v->machine->multiprocessors * t.blocks;
-  const int64_t sums = (int64_t)s->taps[0] * s->taps[1] * s->channels * 4;
   const int64_t most = falt_min(MOST_SPLIT_K, falt_ceil_div(s->images, t.images));
   for (int rounds = 1; rounds <= 2; rounds++) {
-    t.split_k = falt_max(1, falt_min(most, rounds * slots / s->channels));
-    if (v->workspace >= 0) t.split_k = falt_min(t.split_k, v->workspace / sums);
-    if (t.split_k < 1) return;
-    t.partial = t.split_k * sums;
+    if (!falt_depthwise_toeplitz_wgrad_slice(s, v->workspace, falt_min(most, rounds * slots / s->channels), &t)) return;
     estimate(s, v->machine, v->sizes, &t);
     falt_tile_offer(v->search, &t, NULL, t.seconds);
   }

@@ -81,6 +81,13 @@ typedef struct falt_wgrad_sm90_halo_tile {
 
 enum { FALT_PLANES_SPAN = 64 }; /* channels of one load */
 
+/* The split-K slices of a wgrad by wgmma, whose slices have `parts` blocks and take `bytes` of sums each: as many as
+ * fill the GPU `waves` times, `most` at most; 0: the workspace has no room for one. */
+int falt_wgrad_sm90_slices(const falt_machine *machine, int64_t workspace, int waves, int64_t parts, int64_t bytes,
+                           int64_t most);
+/* Its time, if it computes for so long, and reads so many bytes once and again; again: mostly from the cache. */
+double falt_wgrad_sm90_seconds(const falt_machine *machine, double compute, double once, double again, double sums);
+
 const char *falt_wgrad_sm90_halo_refusal(const falt_wgrad_sm90_halo_problem *problem);
 void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,
                                falt_tile_search *search);

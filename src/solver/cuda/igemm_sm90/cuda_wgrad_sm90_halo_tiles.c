@@ -21,6 +21,22 @@ const char *falt_wgrad_sm90_halo_refusal(const falt_wgrad_sm90_halo_problem *p) 
   return NULL;
 }
 
+/* ---- what all kernels for wgrad by wgmma have in common */
+
+int falt_wgrad_sm90_slices(const falt_machine *m, int64_t workspace, int waves, int64_t parts, int64_t bytes,
+                           int64_t most) {
+  int64_t split_k = (int64_t)m->multiprocessors * waves / parts;
+  if (workspace >= 0 && workspace < bytes) return 0;
+  if (workspace >= 0) split_k = falt_min(split_k, workspace / bytes);
+  return (int)falt_max(1, falt_min(split_k, most));
+}
+
+double falt_wgrad_sm90_seconds(const falt_machine *m, double compute, double once, double again, double sums) {
+  const double cached = 0.3; /* cost of a byte from the cache relative to memory */
+  const double memory = (once + cached * again + sums) / (0.6 * m->bytes_per_s);
+  return fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * sums / m->bytes_per_s;
+}
+
 /* ---- one tile */
 
 static int64_t window_pixels(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
@@ -56,10 +72,8 @@ static const char *count(const falt_wgrad_sm90_halo_problem *p, const falt_machi
   t->items = (int)items;
   const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps[0];
   const int64_t slice_bytes = p->results * t->columns * (int64_t)sizeof(float);
-  int64_t split_k = (int64_t)m->multiprocessors * waves / parts;
-  if (p->workspace >= 0 && split_k > p->workspace / slice_bytes) split_k = p->workspace / slice_bytes;
-  if (split_k == 0 && p->workspace >= 0 && p->workspace < slice_bytes) return "it needs more workspace than is allowed";
-  t->split_k = split_k < 1 ? 1 : split_k < t->items ? (int)split_k : t->items;
+  t->split_k = falt_wgrad_sm90_slices(m, p->workspace, waves, parts, slice_bytes, t->items);
+  if (t->split_k == 0) return "it needs more workspace than is allowed";
   t->grid = parts * t->split_k;
   t->workspace = (size_t)(t->split_k * slice_bytes);
   return NULL;
@@ -74,13 +88,11 @@ static double tile_cycles(const falt_wgrad_sm90_halo_problem *p, const falt_wgra
 }
 
 static void estimate(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_halo_tile *t) {
-  const double cached = 0.3; /* cost of a byte from the cache relative to memory */
   const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->split_k);
   const double compute = waves * (each * tile_cycles(p, t) + 4000) / m->clock_hz;
   const double once = (double)t->items * (double)pixels_of(p, t) * PIXEL;
   const double again = once * ((double)t->grid / t->split_k - 1);
-  const double memory = (once + cached * again + (double)t->workspace) / (0.6 * m->bytes_per_s);
-  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
+  t->seconds = falt_wgrad_sm90_seconds(m, compute, once, again, (double)t->workspace);
 }
 
 void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_tile_search *search) {

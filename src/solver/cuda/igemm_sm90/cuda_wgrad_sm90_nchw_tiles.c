@@ -56,10 +56,8 @@ static const char *count(const falt_wgrad_sm90_nchw_problem *p, const falt_machi
   t->columns = (int64_t)t->column_tiles * FALT_PLANES_SPAN * p->taps * PRODUCTS;
   const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps;
   const int64_t slice_bytes = p->results * t->columns * (int64_t)sizeof(float);
-  int64_t split_k = m->multiprocessors * waves / parts;
-  if (p->workspace >= 0) split_k = falt_min(split_k, p->workspace / slice_bytes);
-  if (p->workspace >= 0 && p->workspace < slice_bytes) return "it needs more workspace than is allowed";
-  t->split_k = (int)falt_max(1, falt_min(split_k, t->stages));
+  t->split_k = falt_wgrad_sm90_slices(m, p->workspace, waves, parts, slice_bytes, t->stages);
+  if (t->split_k == 0) return "it needs more workspace than is allowed";
   t->grid = parts * t->split_k;
   t->workspace = (size_t)(t->split_k * slice_bytes);
   return NULL;
@@ -67,7 +65,6 @@ static const char *count(const falt_wgrad_sm90_nchw_problem *p, const falt_machi
 
 /* As measured on an H200: products for 16 pixels take 288 cycles, and wait for shared memory, which copies fill. */
 static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_nchw_tile *t) {
-  const double cached = 0.3;                                  /* cost of a byte from the cache relative to memory */
   const double step = p->unit < 8 ? 460 : 400, between = 700; /* cycles for 16 pixels; from stage to stage */
   const double stage = (double)groups_of(p, t) / 2 * step + between;
   const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->stages / t->split_k);
@@ -76,8 +73,7 @@ static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *
   const double bytes = 2.0 * (double)(p->images * p->depth * p->height * p->width);
   const double once = bytes * (double)(p->channels + p->results);
   const double again = bytes * 2 * FALT_PLANES_SPAN * tiles - once;
-  const double memory = (once + cached * again + (double)t->workspace) / (0.6 * m->bytes_per_s);
-  t->seconds = fmax(compute, memory) + 0.1 * fmin(compute, memory) + 4.6e-6 + 2 * (double)t->workspace / m->bytes_per_s;
+  t->seconds = falt_wgrad_sm90_seconds(m, compute, once, again, (double)t->workspace);
 }
 
 /* ---- all tiles */
