@@ -61,6 +61,10 @@ const char *falt_parent_adopt(falt_parent *plan, falt_ask *ask, const falt_probl
   return NULL;
 }
 
+void falt_plan_free(falt_plan *plan) {
+  falt_free(plan);
+}
+
 void falt_parent_destroy(falt_plan *base) {
   falt_plan_destroy(&((falt_parent *)base)->child);
   falt_free(base);

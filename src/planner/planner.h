@@ -139,6 +139,7 @@ typedef struct falt_parent {
 } falt_parent;
 /* Plans the child, and takes its cost, workspace and `packed`. Returns why there is none, or NULL. */
 const char *falt_parent_adopt(falt_parent *plan, falt_ask *ask, const falt_problem *problem, const void *filter_values);
+void falt_plan_free(falt_plan *plan);      /* of plans that own nothing else */
 void falt_parent_destroy(falt_plan *plan); /* the child too */
 falt_status falt_parent_ready(falt_plan *plan);
 void falt_parent_print(const falt_plan *plan, falt_text *text); /* the child and the last parenthesis */

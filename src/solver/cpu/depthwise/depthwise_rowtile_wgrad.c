@@ -99,10 +99,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- applicable */
 
 static bool is_float(falt_type type) {
@@ -144,7 +140,7 @@ static void set_tasks(wgrad_plan *plan) {
 }
 
 static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = falt_plan_free};
   const falt_block_kernels *kernels = falt_block_kernels_for(ask->device->isa);
   const char *reason = refusal(ask->problem, kernels);
   if (reason) return falt_refuse(ask, "%s", reason);
@@ -155,7 +151,7 @@ static falt_plan *plan_wgrad(const falt_solver *solver, falt_ask *ask) {
   size_t wide = 0;
   plan->wide = *filter;
   if (filter->type != FALT_F32 && !falt_upconvert_shape(&plan->wide, filter, &wide)) {
-    destroy(&plan->base);
+    falt_free(plan);
     return falt_refuse(ask, "its filter in f32 exceeds 2^63 bytes");
   }
   plan->kernels = kernels;

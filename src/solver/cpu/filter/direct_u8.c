@@ -51,10 +51,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 (long long)plan->lines.block[2], falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- applicable */
 
 static bool stores(falt_type type) {
@@ -115,7 +111,7 @@ static void lay_memory(direct_u8_plan *plan) {
 }
 
 static falt_plan *plan_direct_u8(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = falt_plan_free};
   const falt_direct_u8_kernels *kernels = falt_direct_u8_kernels_for(ask->device->isa);
   falt_rows rows;
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
@@ -129,7 +125,7 @@ static falt_plan *plan_direct_u8(const falt_solver *solver, falt_ask *ask) {
   plan->words = (int)falt_ceil_div(rows.taps[2], 4);
   plan->step = (int)(rows.pixel * rows.axis[2].dilation);
   if (!pack_taps(plan, ask->filter_values)) {
-    destroy(&plan->base);
+    falt_free(plan);
     return falt_refuse(
         ask, "the taps are not integers of 8 bits, times a power of two, or their sums may need more than 24 bits");
   }

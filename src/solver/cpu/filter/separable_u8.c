@@ -56,10 +56,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 (long long)plan->lines.block[2], falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- applicable */
 
 static const char *refusal(const falt_rows *rows, const falt_problem *p) {
@@ -146,7 +142,7 @@ static const char *prepare(separable_u8_plan *plan, falt_ask *ask) {
 }
 
 static falt_plan *plan_separable_u8(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = falt_plan_free};
   falt_rows rows;
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
   const char *reason = falt_rows_init(&rows, ask->problem, ask->device->isa, ask->filter_values);
@@ -158,7 +154,7 @@ static falt_plan *plan_separable_u8(const falt_solver *solver, falt_ask *ask) {
   plan->kernels = falt_separable_u8_kernels_for(ask->device->isa);
   reason = prepare(plan, ask);
   if (!reason) return &plan->base;
-  destroy(&plan->base);
+  falt_free(plan);
   return falt_refuse(ask, "%s", reason);
 }
 

@@ -143,10 +143,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 (long long)((const inner_plan *)base)->layer.positions, falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *plan) {
-  falt_free(plan);
-}
-
 /* ---- applicable */
 
 static bool is_float(falt_type type) {
@@ -234,7 +230,7 @@ static void set_tasks(inner_plan *plan) {
 }
 
 static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = falt_plan_free};
   size_t bytes[OPERANDS];
   const char *reason = refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
@@ -246,7 +242,7 @@ static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
   plan->depth = plan->layer.channels * plan->layer.taps;
   if (!reason && !lay_memory(plan, bytes)) reason = "its patches are too large";
   if (reason) {
-    destroy(&plan->base);
+    falt_free(plan);
     return falt_refuse(ask, "%s", reason);
   }
   const falt_inner_kernels *kernels = falt_inner_kernels_for(ask->device->isa);

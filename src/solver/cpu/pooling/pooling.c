@@ -196,10 +196,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *plan) {
-  falt_free(plan);
-}
-
 /* ---- applicable */
 
 static const char *refusal(const falt_problem *p) {
@@ -377,14 +373,14 @@ static bool lay(falt_pooling_plan *plan, falt_isa isa) {
 }
 
 static falt_plan *plan_pooling(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = falt_plan_free};
   const char *reason = refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_pooling_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->p = *ask->problem;
   if (!lay(plan, ask->device->isa)) {
-    destroy(&plan->base);
+    falt_free(plan);
     return falt_refuse(ask, "a window is wider than a piece of a row");
   }
   cut_bands(plan);

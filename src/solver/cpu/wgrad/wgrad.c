@@ -28,10 +28,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *plan) {
-  falt_free(plan);
-}
-
 /* ---- estimate */
 
 /* The multiply-adds that take as long as moving an element: in runs, transposed in squares, alone; and as finding a
@@ -149,7 +145,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
 }
 
 static const falt_plan_steps steps = {
-    sizeof(falt_wgrad_plan), {falt_wgrad_execute, print, destroy, NULL}, NULL, choose};
+    sizeof(falt_wgrad_plan), {falt_wgrad_execute, print, falt_plan_free, NULL}, NULL, choose};
 
 extern const falt_solver falt_solver_wgrad;
 const falt_solver falt_solver_wgrad = {.name = "wgrad", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

@@ -322,10 +322,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *plan) {
-  falt_free(plan);
-}
-
 /* ---- applicable, in addition to the conditions of all layers */
 
 static const char *refusal(const fewchannels_plan *plan) {
@@ -460,7 +456,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static const falt_plan_steps steps = {sizeof(fewchannels_plan), {execute, print, destroy, NULL}, NULL, choose};
+static const falt_plan_steps steps = {sizeof(fewchannels_plan), {execute, print, falt_plan_free, NULL}, NULL, choose};
 
 extern const falt_solver falt_solver_wgrad_fewchannels;
 const falt_solver falt_solver_wgrad_fewchannels = {

@@ -357,10 +357,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 (long long)plan->columns.count, falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *plan) {
-  falt_free(plan);
-}
-
 /* ---- applicable, in addition to the conditions of all layers */
 
 /* Whether nothing is read outside along an axis, or zeros that may be left out. */
@@ -488,7 +484,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return NULL;
 }
 
-static const falt_plan_steps steps = {sizeof(rows_plan), {execute, print, destroy, NULL}, NULL, choose};
+static const falt_plan_steps steps = {sizeof(rows_plan), {execute, print, falt_plan_free, NULL}, NULL, choose};
 
 extern const falt_solver falt_solver_wgrad_rows;
 const falt_solver falt_solver_wgrad_rows = {

@@ -275,10 +275,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 (long long)plan->parts, (long long)plan->blocks, falt_threads_count(base->device->threads));
 }
 
-static void destroy(falt_plan *plan) {
-  falt_free(plan);
-}
-
 /* ---- applicable, in addition to the conditions of all layers */
 
 static bool is_result(falt_type type) {
@@ -463,7 +459,7 @@ static void lay_memory(falt_outer_tiles_plan *plan) {
 }
 
 static falt_plan *plan_wgrad_vnni(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy};
+  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = falt_plan_free};
   falt_problem forward = *ask->problem;
   falt_layer layer;
   const char *reason = refusal(ask->problem);
@@ -481,7 +477,7 @@ static falt_plan *plan_wgrad_vnni(const falt_solver *solver, falt_ask *ask) {
   plan->outer = falt_outer_kernels_for(ask->device->isa);
   set_rows(plan);
   if ((reason = refusal_of_layer(plan))) {
-    destroy(&plan->base);
+    falt_free(plan);
     return falt_refuse(ask, "%s", reason);
   }
   set_parts(plan);

@@ -6,7 +6,6 @@
 
 #include <math.h>
 
-#include "core/memory.h"
 #include "solver/cuda/filter/cuda_taps.h"
 
 enum { PLANE, ROW, COLUMN };
@@ -35,10 +34,6 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->taps.problem.terms > 0) falt_text_add(text, "rank=%d ", plan->taps.problem.terms);
   falt_text_add(text, "%dx%d planes=%d ahead=%d block=%dx%d vectors=%d,%d%s)", s->rows, s->width, s->planes, s->ahead,
                 s->block[0], s->block[1], s->x_vector, s->y_vector, plan->taps.wide ? " f64" : "");
-}
-
-static void destroy(falt_plan *base) {
-  falt_free(base);
 }
 
 /* ---- ready */
@@ -98,7 +93,7 @@ static const char *choose(blocking_plan *plan) {
 }
 
 falt_taps_plan *falt_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_plan_free, ready};
   if (!falt_cuda_unit_steps(ask->problem)) {
     falt_refuse(ask, "a stride or dilation is not 1");
     return NULL;

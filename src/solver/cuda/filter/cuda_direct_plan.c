@@ -52,10 +52,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 plan->taps.wide ? " f64" : "");
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- ready */
 
 static falt_status ready(falt_plan *base) {
@@ -82,7 +78,7 @@ static const char *choose(tile_plan *plan) {
 }
 
 falt_taps_plan *falt_tile_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_plan_free, ready};
   tile_plan *plan = falt_taps_plan_new(sizeof *plan, &table, solver, ask, terms);
   if (!plan) return NULL;
   const char *why = choose(plan);

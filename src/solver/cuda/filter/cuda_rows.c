@@ -34,10 +34,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 plan->taps.wide ? " f64" : "");
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- ready */
 
 static falt_status ready(falt_plan *base) {
@@ -57,7 +53,7 @@ static const char *choose(row_plan *plan) {
 }
 
 static falt_plan *plan_row(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_plan_free, ready};
   double taps[FALT_TAPS_MOST];
   const char *why = falt_cuda_filter_refusal(ask);
   if (why) return falt_refuse(ask, "%s", why);

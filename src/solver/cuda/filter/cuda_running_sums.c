@@ -348,10 +348,6 @@ static const char *choose_passes(running_plan *plan, const falt_ask *ask) {
   return why;
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 static const char *choose(falt_plan *base, falt_ask *ask) {
   running_plan *plan = (running_plan *)base;
   falt_box_of(&plan->box, ask->problem, ask->filter_values);
@@ -361,7 +357,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return why ? why : choose_passes(plan, ask);
 }
 
-static const falt_plan_steps steps = {sizeof(running_plan), {execute, print, destroy, ready}, inapplicable, choose};
+static const falt_plan_steps steps = {
+    sizeof(running_plan), {execute, print, falt_plan_free, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_running_sums;
 const falt_solver falt_solver_cuda_running_sums = {.name = "cuda-running-sums",

@@ -33,10 +33,6 @@ static void print(const falt_plan *base, falt_text *text) {
                 m->blocks, m->copy);
 }
 
-static void destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- ready */
 
 static falt_status ready(falt_plan *base) {
@@ -58,7 +54,7 @@ static const char *choose(blocking_plan *plan) {
 }
 
 falt_taps_plan *falt_separable_25d_plan_new(const falt_solver *solver, falt_ask *ask, int terms) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_plan_free, ready};
   if (!falt_cuda_unit_steps(ask->problem)) {
     falt_refuse(ask, "a stride or dilation is not 1");
     return NULL;
