@@ -1,5 +1,5 @@
 // wgmma with both operands in shared memory: acc(64xN) += a(64x16) * b(16xN), 16-bit floats PAIR, accumulators f32.
-// TURNED_A, TURNED_B: the operand is transposed, with its rows (columns) contiguous instead of the depth. Lane (g, t)
+// TRANS_A, TRANS_B: the operand is transposed, with its rows (columns) contiguous instead of the depth. Lane (g, t)
 // of warp w holds rows 16w + g and 16w + g + 8, columns 8j + 2t and 8j + 2t + 1, at acc[4j .. 4j + 3].
 #pragma once
 
@@ -54,9 +54,9 @@ __device__ inline void wgmma_hold(float (&acc)[COUNT]) {
                  "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." PAIR " {" NAMES_##COUNT                    \
                  "}, %" #A ", %" #B ", keep, 1, 1, %" #X ", %" #Y "; }"                                       \
                  : SUMS_##COUNT(SUM)                                                                          \
-                 : "l"(a), "l"(b), "r"(keep), "n"(TURNED_A), "n"(TURNED_B));                                  \
+                 : "l"(a), "l"(b), "r"(keep), "n"(TRANS_A), "n"(TRANS_B));                                    \
   }
-template <int TURNED_A, int TURNED_B>
+template <int TRANS_A, int TRANS_B>
 struct Wgmma {
   WGMMA(12, 24, 12, 13, 14, 15, 16)
   WGMMA(20, 40, 20, 21, 22, 23, 24)

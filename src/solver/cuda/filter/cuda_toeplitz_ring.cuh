@@ -21,7 +21,7 @@ constexpr int RING = FALT_CUDA_BANDED_RING;
 constexpr int OWN = LANE / PER_WORD;                                               // a lane's words
 constexpr int LEFTS = -FIRST, RIGHTS = FIRST + RAW > OWN ? FIRST + RAW - OWN : 0;  // beside them
 constexpr int BESIDE = LEFTS > RIGHTS ? LEFTS : RIGHTS;
-constexpr int TURN = CHANNELS == 1 ? RING : 2;  // steps of a loop's body: windows then move by being renamed
+constexpr int LOOP = CHANNELS == 1 ? RING : 2;  // steps of a loop's body: windows then move by being renamed
 constexpr int NEAR = CHANNELS > 1 ? 3 : 2;      // words of a row that hold all of one that continues it
 
 // A warp's part of a block of four rows.
@@ -169,7 +169,7 @@ __device__ inline void move_windows(Windows &windows, const unsigned raw[RAW]) {
   }
 }
 
-constexpr Kind TURNED = KIND == BYTES ? MIXED_BYTES : SIGNED_BYTES;
+constexpr Kind TRANSPOSED = KIND == BYTES ? MIXED_BYTES : SIGNED_BYTES;
 
 // Outputs of a channel's tiles j and j+2 in columns 2h and 2h+1 of the lane's row.
 __device__ inline void form_half(float v[2][4], const Args &a, const uint4 band[], const Windows &windows,
@@ -181,9 +181,9 @@ __device__ inline void form_half(float v[2][4], const Args &a, const uint4 band[
     const int b = i / PARTS / PAIRS, q = i / PARTS % PAIRS, part = PARTS - 1 - i % PARTS;
     const uint4 taps = band[i / PARTS * PARTS + part], image = windows.quad[b][c][q][j];
     if (2 * q + 1 < SLOTS)
-      Mma<TURNED>::whole(acc[part], image, h ? taps.z : taps.x, h ? taps.w : taps.y);
+      Mma<TRANSPOSED>::whole(acc[part], image, h ? taps.z : taps.x, h ? taps.w : taps.y);
     else
-      Mma<TURNED>::half(acc[part], image, h ? taps.z : taps.x);
+      Mma<TRANSPOSED>::half(acc[part], image, h ? taps.z : taps.x);
   }
 #pragma unroll
   for (int i = 0; i < 4; i++) v[i / 2][2 * h + i % 2] = result(a, acc, i, beta);
@@ -283,7 +283,7 @@ __device__ inline void filter_inner(const Args &a, const Place &at, const uint4 
       move_windows(windows, raw);
     }
 #pragma unroll 1
-    for (int i = a.steps; i > 0; i -= TURN) {
+    for (int i = a.steps; i > 0; i -= LOOP) {
       if (i == RING) {
         next += stride;
         more = next < tiles;
@@ -291,7 +291,7 @@ __device__ inline void filter_inner(const Args &a, const Place &at, const uint4 
         if (DEPTH > 1) copy_rows<false>(ring[RING], walk, a, at, more);
       }
 #pragma unroll
-      for (int k = 0; k < TURN; k++) {
+      for (int k = 0; k < LOOP; k++) {
         await_batches<RING - 1>();
         read_rows<false>(raw, ring[slot + k], walk, a, at, false);
         copy_rows<false>(ring[slot + k], walk, a, at, more);
@@ -301,7 +301,7 @@ __device__ inline void filter_inner(const Args &a, const Place &at, const uint4 
         store_step(a, to, line, at);
         to = (Y *)((char *)to + a.y_block);
       }
-      slot = (slot + TURN) % RING;
+      slot = (slot + LOOP) % RING;
     }
   }
 }
@@ -364,7 +364,7 @@ __device__ inline void filter_edge(const Args &a, const Image &image, const Plac
 __device__ inline bool is_calm(const Args &a) {
   const int bottom = 4 * (a.all_steps - a.end_steps);  // of the outputs
   if (TAPS_T > 1 || PAD_T || a.out_planes > a.in_planes || !a.aligned_x || !a.aligned_y) return false;
-  if (a.all_steps - 2 * a.end_steps < a.steps || a.steps % TURN || a.steps < RING) return false;
+  if (a.all_steps - 2 * a.end_steps < a.steps || a.steps % LOOP || a.steps < RING) return false;
   if (LINEAR)
     return (i64)4 * a.end_steps * a.x_row >= BESIDE * PER_WORD && bottom * a.x_row + BESIDE * PER_WORD <= a.in_columns;
   const int right = (a.column_tiles - a.end_columns + a.end_columns / 2) * WIDTH;

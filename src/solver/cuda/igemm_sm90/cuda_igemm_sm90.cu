@@ -88,8 +88,8 @@ constexpr int THREADS = 128 * (CONSUMERS + 1);
 // Registers of a thread: the registers that a block of 3 or 4 warpgroups starts with suffice for all of them.
 constexpr int OTHERS_HAVE = CONSUMERS == 3 ? 32 : ZEROS ? 40 : 24;
 constexpr int CONSUMERS_HAVE = CONSUMERS == 3 ? 160 : ZEROS ? 232 : 240;
-constexpr bool TURN_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory run along the depth
-constexpr int GROUP = CLUSTER * CLUSTER_K;              // blocks that share a tile or have adjacent tiles
+constexpr bool TRANSPOSED_PIXELS = BY_FILTER != (LINES > 0);  // lines in shared memory run along the depth
+constexpr int GROUP = CLUSTER * CLUSTER_K;                    // blocks that share a tile or have adjacent tiles
 constexpr unsigned short ALL = (1 << CLUSTER) - 1;
 
 static_assert(!TRANSPOSED_B || COLUMNS % (64 * CLUSTER) == 0, "contiguous columns are loaded by 64");
@@ -203,7 +203,7 @@ __device__ inline void release(const Shared &s, int stage, int thread) {
 
 // The operands of a warpgroup in a stage: pixels, and channels of the filter.
 __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channels, bool keep) {
-  constexpr int pixels_next = TURN_PIXELS ? 16 * LINE : 32, channels_next = TRANSPOSED_B ? 16 * LINE : 32;
+  constexpr int pixels_next = TRANSPOSED_PIXELS ? 16 * LINE : 32, channels_next = TRANSPOSED_B ? 16 * LINE : 32;
 #pragma unroll
   for (int k = 0; k < SUMMED / 16; k++)
 #pragma unroll
@@ -211,9 +211,9 @@ __device__ inline void multiply_step(Sums sums, unsigned pixels, unsigned channe
       const unsigned long long p = wgmma_operand(pixels + i * BLOCK + k * pixels_next, BLOCK);
       const unsigned long long c = wgmma_operand(channels + k * channels_next, BLOCK);
       if constexpr (SWAPPED)
-        Wgmma<TRANSPOSED_B, TURN_PIXELS>::add(sums[i], c, p, keep || k > 0);
+        Wgmma<TRANSPOSED_B, TRANSPOSED_PIXELS>::add(sums[i], c, p, keep || k > 0);
       else
-        Wgmma<TURN_PIXELS, TRANSPOSED_B>::add(sums[i], p, c, keep || k > 0);
+        Wgmma<TRANSPOSED_PIXELS, TRANSPOSED_B>::add(sums[i], p, c, keep || k > 0);
     }
 }
 

@@ -31,23 +31,23 @@ struct Finish {
 
 // The address of a lane's row of four matrices in a buffer of 64 lines, swizzled as TMA expects. Lines are the rows of
 // the accumulators, or their columns if the store transposes. `j`: the piece's 16 columns.
-constexpr bool TURN_OUT = SWAPPED != (PLANAR > 0);
+constexpr bool TRANSPOSED_OUT = SWAPPED != (PLANAR > 0);
 
 __device__ inline unsigned matrix_place(unsigned to, int j, int warp, int lane) {
-  const int line = TURN_OUT ? 16 * j + lane / 16 * 8 + lane % 8 : warp * 16 + lane % 16;
-  const int chunk = TURN_OUT ? 2 * warp + lane / 8 % 2 : 2 * j + lane / 16;
+  const int line = TRANSPOSED_OUT ? 16 * j + lane / 16 * 8 + lane % 8 : warp * 16 + lane % 16;
+  const int chunk = TRANSPOSED_OUT ? 2 * warp + lane / 8 % 2 : 2 * j + lane / 16;
   return to + line * LINE + (chunk ^ line % 8) * 16;
 }
 
 __device__ inline void load_piece(unsigned (&word)[4], unsigned place) {
-  if (TURN_OUT)
+  if (TRANSPOSED_OUT)
     load_matrices_transposed(word, place);
   else
     load_matrices(word, place);
 }
 
 __device__ inline void store_piece(unsigned place, const unsigned (&word)[4]) {
-  if (TURN_OUT)
+  if (TRANSPOSED_OUT)
     store_matrices_transposed(place, word);
   else
     store_matrices(place, word);
