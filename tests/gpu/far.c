@@ -164,7 +164,7 @@ static const struct {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* ---- one row: zeros, and a one here and there, around which the taps turned about must lie */
+/* ---- one row: zeros, and a one here and there, around which the flipped taps must lie */
 
 enum { TAPS = 7, RADIUS = 3 };
 

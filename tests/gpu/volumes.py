@@ -1,4 +1,4 @@
-"""Problem lines of filters that sweeps along the planes take: volumes of every type, boundary, alignment and mode, rows
+"""Problem lines of filters that 2.5D blocking takes: volumes of every type, boundary, alignment and mode, rows
 that the threads' widths divide and do not. With "terms": of low rank. volumes.py SEED COUNT [terms] [WORDS]"""
 import random
 import sys
