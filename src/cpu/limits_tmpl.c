@@ -92,27 +92,19 @@ static void open_tiles(void) {
   _tile_loadconfig(&shapes);
 }
 
-static void rate_bf16(long times) {
-  open_tiles();
-  for (long t = 0; t < times; t++) {
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
+#define DEFINE_RATE(name, product)     \
+  static void name(long times) {       \
+    open_tiles();                      \
+    for (long t = 0; t < times; t++) { \
+      product(0, 4, 6);                \
+      product(1, 4, 7);                \
+      product(2, 5, 6);                \
+      product(3, 5, 7);                \
+    }                                  \
+    _tile_release();                   \
   }
-  _tile_release();
-}
-
-static void rate_s8(long times) {
-  open_tiles();
-  for (long t = 0; t < times; t++) {
-    _tile_dpbusd(0, 4, 6);
-    _tile_dpbusd(1, 4, 7);
-    _tile_dpbusd(2, 5, 6);
-    _tile_dpbusd(3, 5, 7);
-  }
-  _tile_release();
-}
+DEFINE_RATE(rate_bf16, _tile_dpbf16ps)
+DEFINE_RATE(rate_s8, _tile_dpbusd)
 
 enum { TILES = 4, TILE_SUMS = 16 * 16, BF16_FLOPS = 2 * TILES * TILE_SUMS * 32, S8_FLOPS = 2 * TILES * TILE_SUMS * 64 };
 

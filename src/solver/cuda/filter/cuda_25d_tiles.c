@@ -291,15 +291,9 @@ bool falt_25d_choose(const falt_tile_problem *problem, const falt_machine *machi
 }
 
 void falt_25d_defines(falt_cuda_kernel *kernel, const falt_25d *s) {
-  falt_cuda_define(kernel, "LEFT=%d", s->left);
-  falt_cuda_define(kernel, "SHIFT=%d", s->shift);
-  falt_cuda_define(kernel, "BOTH=%d", s->both);
-  falt_cuda_define(kernel, "THREAD=%d", s->width);
-  falt_cuda_define(kernel, "ROWS=%d", s->rows);
-  falt_cuda_define(kernel, "AHEAD=%d", s->ahead);
-  falt_cuda_define(kernel, "VECTOR_X=%d", s->x_vector);
-  falt_cuda_define(kernel, "VECTOR_Y=%d", s->y_vector);
-  falt_cuda_define(kernel, "BLOCK_X=%d", s->block[0]);
-  falt_cuda_define(kernel, "BLOCK_Y=%d", s->block[1]);
-  falt_cuda_define(kernel, "BLOCKS=%d", s->blocks);
+  const falt_cuda_named_define defines[] = {
+      {"LEFT", s->left},        {"SHIFT", s->shift},      {"BOTH", s->both},         {"THREAD", s->width},
+      {"ROWS", s->rows},        {"AHEAD", s->ahead},      {"VECTOR_X", s->x_vector}, {"VECTOR_Y", s->y_vector},
+      {"BLOCK_X", s->block[0]}, {"BLOCK_Y", s->block[1]}, {"BLOCKS", s->blocks}};
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }

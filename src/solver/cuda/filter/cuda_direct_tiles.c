@@ -322,14 +322,9 @@ void falt_tile_defines(falt_cuda_kernel *kernel, const falt_tile_problem *p, con
     falt_cuda_define(kernel, "STRIDE_%c=%d", "TRS"[i], p -> stride[i]);
     falt_cuda_define(kernel, "DILATE_%c=%d", "TRS"[i], p -> dilation[i]);
   }
-  falt_cuda_define(kernel, "PIXEL=%d", p->pixel);
-  falt_cuda_define(kernel, "THREAD=%d", t->width);
-  falt_cuda_define(kernel, "ROWS=%d", t->rows);
-  falt_cuda_define(kernel, "PLANES=%d", t->planes);
-  falt_cuda_define(kernel, "VECTOR_X=%d", t->x_vector);
-  falt_cuda_define(kernel, "VECTOR_Y=%d", t->y_vector);
-  falt_cuda_define(kernel, "BLOCK_X=%d", t->block[0]);
-  falt_cuda_define(kernel, "BLOCK_Y=%d", t->block[1]);
-  falt_cuda_define(kernel, "BLOCKS=%d", t->blocks);
-  falt_cuda_define(kernel, "LINEAR=%d", t->linear);
+  const falt_cuda_named_define defines[] = {
+      {"PIXEL", p->pixel},       {"THREAD", t->width},      {"ROWS", t->rows},        {"PLANES", t->planes},
+      {"VECTOR_X", t->x_vector}, {"VECTOR_Y", t->y_vector}, {"BLOCK_X", t->block[0]}, {"BLOCK_Y", t->block[1]},
+      {"BLOCKS", t->blocks},     {"LINEAR", t->linear}};
+  falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
 }
