@@ -576,6 +576,10 @@ typedef enum falt_gradient {
  * Since 0.1. */
 FALT_API falt_status falt_kernel_gaussian(falt_kernel *kernel, int space, const double sigma[3], const int order[3],
                                           double truncate);
+/* A Gaussian, approximated by three boxes and one of two levels along each axis, which CPUs compute in a time that does
+ * not depend on sigma. Variance and sum are exact. Sigma 2; 5; 16 and more: taps differ by at most 0.9%; 0.3%; 0.2% of
+ * the peak, and the differences along an axis add up to 1.5%; 0.4%; 0.3%. Below 2: falt_kernel_gaussian. Since 0.1. */
+FALT_API falt_status falt_kernel_gaussian_fast(falt_kernel *kernel, int space, const double sigma[3]);
 /* The Laplacian of a Gaussian: the sum of its second derivatives, a term an axis. sigma is above 0. Since 0.1. */
 FALT_API falt_status falt_kernel_log(falt_kernel *kernel, int space, const double sigma[3], double truncate);
 /* An unsharp mask: adds `amount` times what a Gaussian blurs away. Two terms. Since 0.1. */

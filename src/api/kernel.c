@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "core/memory.h"
+#include "problem/box_chain.h"
 #include "problem/problem.h"
 
 enum { MOST_ORDER = 16, MOST_DENSE = 1 << 24, MOST_SIZE = 1 << 25 };
@@ -240,6 +241,45 @@ falt_status falt_kernel_unsharp(falt_kernel *kernel, int space, const double sig
   for (int64_t i = 0; i < size[2]; i++) line_of(kernel, 0, 2)[i] *= -amount;
   for (int a = 0; a < 3; a++) line_of(kernel, 1, a)[size[a] / 2] = a == 2 ? 1 + amount : 1;
   return FALT_OK;
+}
+
+/* ---- Gaussians of boxes */
+
+enum { LEAST_FAST = 2 /* sigma: narrower ones are as fast by their taps */ };
+
+/* The chain of an axis that has one; the sizes of all axes. */
+static falt_status fast_sizes(int space, const double sigma[3], falt_box_chain chain[3], int64_t size[3]) {
+  const double widest = MOST_SIZE / 9.0, usual_truncate = 4;
+  FALT_TRY(bell_sizes(space, sigma, usual_truncate, size));
+  for (int a = 3 - space; a < 3; a++) {
+    if (sigma[a] < LEAST_FAST) continue;
+    if (!(sigma[a] < widest))
+      return falt_fail(FALT_INVALID_SIZE, "sigma: %g is too wide; 2^25 taps are the most", sigma[a]);
+    if (!falt_box_chain_gaussian(&chain[a], sigma[a])) return falt_fail(FALT_NO_MEMORY, "kernel: memory ran out");
+    size[a] = falt_box_chain_length(&chain[a]);
+  }
+  return FALT_OK;
+}
+
+falt_status falt_kernel_gaussian_fast(falt_kernel *kernel, int space, const double sigma[3]) {
+  begin(kernel);
+  falt_box_chain chain[3];
+  int64_t size[3];
+  FALT_TRY(check_gaussian(kernel, space, sigma));
+  FALT_TRY(fast_sizes(space, sigma, chain, size));
+  double *scratch = falt_alloc((size_t)falt_max(size[0], falt_max(size[1], size[2])) * sizeof *scratch);
+  if (!scratch) return falt_fail(FALT_NO_MEMORY, "kernel: memory ran out; make it smaller");
+  const falt_status status = allocate(kernel, size, 1);
+  for (int a = 0; a < 3 && status == FALT_OK; a++) {
+    double *line = line_of(kernel, 0, a);
+    line[0] = 1;
+    if (a >= 3 - space && sigma[a] >= LEAST_FAST)
+      falt_box_chain_taps(&chain[a], line, scratch);
+    else if (a >= 3 - space)
+      set_bell(line, size[a], sigma[a], 0);
+  }
+  falt_free(scratch);
+  return status;
 }
 
 /* ---- motion */

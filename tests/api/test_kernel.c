@@ -58,6 +58,40 @@ static void test_gaussian(UNUSED void **state) {
   falt_kernel_free(&k);
 }
 
+/* Gaussians of boxes: the sum, the variance, and the errors that docs/guide/kernels.md states. */
+static void test_gaussian_fast(UNUSED void **state) {
+  static const struct {
+    double sigma, most, all; /* the largest difference relative to the peak; the sum of all */
+  } cases[] = {{2, 0.009, 0.0145}, {2.5, 0.009, 0.009}, {3, 0.005, 0.007},  {4, 0.004, 0.005},  {5, 0.003, 0.004},
+               {8, 0.003, 0.004},  {16, 0.002, 0.003},  {32, 0.002, 0.003}, {64, 0.002, 0.003}, {200, 0.002, 0.003}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const double sigma = cases[i].sigma, peak = 1 / (sigma * sqrt(2 * 3.14159265358979323846));
+    falt_kernel k;
+    double most = 0, all = 0;
+    assert_int_equal(falt_kernel_gaussian_fast(&k, 1, (const double[3]){0, 0, sigma}), FALT_OK);
+    expand(&k, 1);
+    expect(moment(&k, 0, 0, 0), 1, 1e-13);
+    expect(moment(&k, 0, 0, 2) / (sigma * sigma), 1, 1e-12);
+    for (int64_t x = 0; x < k.size[2]; x++) {
+      const double t = (double)(x - k.size[2] / 2) / sigma, error = fabs(tap(&k, 0, 0, x) - peak * exp(-0.5 * t * t));
+      most = fmax(most, error / peak);
+      all += error;
+    }
+    if (most > cases[i].most || all > cases[i].all) fail_msg("sigma %g: %g of the peak, %g in all", sigma, most, all);
+    falt_kernel_free(&k);
+  }
+  falt_kernel k, exact;
+  assert_int_equal(falt_kernel_gaussian_fast(&k, 3, (const double[3]){1, 3, 0}), FALT_OK);
+  assert_int_equal(falt_kernel_gaussian(&exact, 1, (const double[3]){0, 0, 1}, NULL, 4), FALT_OK);
+  assert_true(k.size[0] == 9 && k.size[1] == 23 && k.size[2] == 1);
+  assert_memory_equal(k.values, exact.values + 2, 9 * sizeof(double)); /* below 2: the taps of a Gaussian */
+  falt_kernel_free(&k);
+  falt_kernel_free(&exact);
+  assert_int_equal(falt_kernel_gaussian_fast(&k, 1, (const double[3]){0, 0, -1}), FALT_INVALID_ARGUMENT);
+  assert_int_equal(falt_kernel_gaussian_fast(&k, 1, (const double[3]){0, 0, 1e9}), FALT_INVALID_SIZE);
+  assert_int_equal(falt_kernel_gaussian_fast(&k, 1, NULL), FALT_INVALID_ARGUMENT);
+}
+
 /* A derivative of order n takes n! from x^n and nothing from lower powers; it is positive where values rise. */
 static void test_derivatives(UNUSED void **state) {
   static const double factorial[] = {1, 1, 2, 6, 24};
@@ -278,6 +312,7 @@ static void test_wide_gaussian(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_gaussian),
+                                     cmocka_unit_test(test_gaussian_fast),
                                      cmocka_unit_test(test_derivatives),
                                      cmocka_unit_test(test_log_and_unsharp),
                                      cmocka_unit_test(test_small),

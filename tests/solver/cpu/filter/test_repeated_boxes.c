@@ -1,0 +1,291 @@
+/* repeated-boxes against the reference: boxes repeated, of two levels and like Gaussians, along every axis, of every
+ * type and boundary, on every instruction set and with equal bits for 1 to 3 threads. What is not finite reaches the
+ * windows that hold it and no others. The planner takes it for wide Gaussians of boxes. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "core/memory.h"
+#include "core/random.h"
+#include "faltung/faltung.h"
+#include "isa_devices.h"
+#include "problem/box_chain.h"
+#include "problem/problem.h"
+
+enum { COUNT = 300, MOST_TAPS = 4096, LINE = 400 };
+
+static void add_words(char *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void add_words(char *line, const char *format, ...) {
+  const size_t used = strlen(line);
+  va_list list;
+  va_start(list, format);
+  vsnprintf(line + used, LINE - used, format, list);
+  va_end(list);
+}
+
+/* ---- one problem */
+
+typedef struct sample {
+  char line[LINE];
+  falt_problem problem;
+  falt_budget budget;
+  void *taps, *input, *expected, *output;
+  size_t bytes; /* of the output */
+  double scale; /* the largest |sum| of a window */
+} sample;
+
+static int64_t elements(const falt_tensor *t) {
+  int64_t last = t->offset;
+  for (int dim = 0; dim < FALT_DIMS; dim++)
+    if (t->stride[dim] > 0) last += (t->size[dim] - 1) * t->stride[dim];
+  return last + 1;
+}
+
+static void *zeros(const falt_tensor *t) {
+  void *data = calloc((size_t)elements(t), falt_type_size(t->type));
+  assert_non_null(data);
+  return data;
+}
+
+static void make_sample(sample *s, const char *line, const falt_box_chain *chain) {
+  static double taps[MOST_TAPS], scratch[MOST_TAPS];
+  const int64_t count = falt_box_chain_length(chain);
+  *s = (sample){.scale = 0};
+  snprintf(s->line, sizeof s->line, "%s", line);
+  if (falt_problem_parse(&s->problem, &s->budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
+  assert_int_equal(elements(&s->problem.filter), count);
+  s->taps = zeros(&s->problem.filter);
+  s->input = zeros(&s->problem.input);
+  s->expected = zeros(&s->problem.output);
+  s->output = zeros(&s->problem.output);
+  s->bytes = (size_t)elements(&s->problem.output) * falt_type_size(s->problem.output.type);
+  falt_box_chain_taps(chain, taps, scratch);
+  for (int64_t i = 0; i < count; i++) {
+    falt_store(s->taps, s->problem.filter.type, i, taps[i]);
+    s->scale += fabs(taps[i]);
+  }
+}
+
+static void drop_sample(sample *s) {
+  free(s->taps);
+  free(s->input);
+  free(s->expected);
+  free(s->output);
+}
+
+static void set_input(sample *s, uint64_t *seed, double factor) {
+  const falt_tensor *t = &s->problem.input;
+  double largest = fabs(s->problem.boundary_value);
+  for (int64_t i = 0; i < elements(t); i++) {
+    const bool whole = falt_type_is_integer(t->type);
+    const double low = fmax(falt_type_min(t->type), -0x1p31), high = fmin(falt_type_max(t->type), 0x1p31 - 1);
+    const double value =
+        whole ? (double)falt_random_int(seed, (int64_t)low, (int64_t)high) : (2 * falt_random_unit(seed) - 1) * factor;
+    falt_store(s->input, t->type, i, value);
+    largest = fmax(largest, fabs(value));
+  }
+  s->scale *= largest;
+}
+
+static void run(const sample *s, falt_device *device, const char *method, void *output) {
+  falt_plan *plan = NULL;
+  falt_budget budget = s->budget;
+  snprintf(budget.method, sizeof budget.method, "%s", method);
+  if (falt_plan_create(&plan, device, &s->problem, &budget, s->taps) != FALT_OK)
+    fail_msg("%s: %s", s->line, falt_message());
+  falt_operands operands = {.input = s->input, .output = output};
+  operands.workspace = falt_alloc(falt_plan_workspace(plan) + 1);
+  assert_non_null(operands.workspace);
+  memset(operands.workspace, 0xff, falt_plan_workspace(plan));
+  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
+  falt_free((void *)operands.workspace);
+  falt_plan_destroy(&plan);
+}
+
+/* Integers: one unit, since a tie may fall either way. */
+static double tolerance(const sample *s, double expected) {
+  const falt_type type = s->problem.output.type;
+  const double own = falt_type_is_integer(type) ? 1 : 2 * falt_type_epsilon(type) * fabs(expected);
+  const bool wide = s->problem.accumulator == FALT_F64;
+  const double taps = wide && s->problem.filter.type == FALT_F64 ? 0x1p-48 : 0; /* how near chains are to taps */
+  return own + (16 * falt_type_epsilon(wide ? FALT_F64 : FALT_F32) + taps) * (s->scale + fabs(expected));
+}
+
+static void compare(const sample *s, const char *isa) {
+  const falt_type type = s->problem.output.type;
+  for (int64_t i = 0; i < elements(&s->problem.output); i++) {
+    const double is = falt_load(s->output, type, i), should = falt_load(s->expected, type, i);
+    const bool equal = is == should || (isnan(is) && isnan(should)) || fabs(is - should) <= tolerance(s, should);
+    if (!equal) fail_msg("%s, %s: element %lld is %.17g and not %.17g", s->line, isa, (long long)i, is, should);
+  }
+}
+
+static void check(sample *s) {
+  run(s, devices[FALT_ISA_PORTABLE][0], "reference", s->expected);
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
+    if (!falt_isa_runs((falt_isa)isa)) continue;
+    run(s, devices[isa][0], "repeated-boxes", s->output);
+    compare(s, falt_isa_name((falt_isa)isa));
+    void *again = malloc(s->bytes);
+    for (int i = 1; i < THREADS; i++) {
+      memcpy(again, s->output, s->bytes);
+      run(s, devices[isa][i], "repeated-boxes", again);
+      if (memcmp(again, s->output, s->bytes) != 0) fail_msg("%s: other bits with %d threads", s->line, i + 1);
+    }
+    free(again);
+  }
+}
+
+/* ---- random chains */
+
+static falt_box_chain draw_chain(uint64_t *seed) {
+  falt_box_chain chain = {.inner = falt_random_int(seed, 2, 12), .at_inner = 0.37};
+  const int kind = (int)falt_random_int(seed, 0, 3);
+  if (kind == 0) {
+    assert_true(falt_box_chain_gaussian(&chain, 2 + 6 * falt_random_unit(seed)));
+  } else if (kind == 1) {
+    chain.outer = chain.inner + 2 * falt_random_int(seed, 1, 9);
+    chain.at_outer = 0.11;
+  } else {
+    chain.count = (int)falt_random_int(seed, 0, FALT_MOST_BOXES);
+    for (int i = 0; i < chain.count; i++) chain.size[i] = chain.inner;
+    for (int i = 0; i < chain.count; i++) chain.at_inner /= (double)chain.inner;
+  }
+  return chain;
+}
+
+static void draw_line(char line[LINE], int64_t taps, uint64_t *seed) {
+  static const char *const boundaries[] = {"constant", "edge", "symmetric", "reflect101", "wrap"};
+  static const char *const places[] = {"",          " anchor=0",           " mode=full",
+                                       " stride=2", " stride=3 mode=full", " dilation=2"};
+  static const char *const types[] = {"u8",  "s8",  "u16", "s16", "s32", "f16 weight-type=f32", "bf16 weight-type=f32",
+                                      "f32", "f32", "f64"};
+  const int space = (int)falt_random_int(seed, 1, 3), axis = (int)falt_random_int(seed, 3 - space, 2);
+  int64_t size[3], tap[3] = {1, 1, 1};
+  for (int i = 0; i < 3; i++) size[i] = falt_random_int(seed, 1, i == 2 ? 90 : 20);
+  tap[axis] = taps;
+  strcpy(line, "correlate");
+  if (space > 2) add_words(line, " d=%d t=%d", (int)size[0], (int)tap[0]);
+  if (space > 1) add_words(line, " h=%d r=%d", (int)size[1], (int)tap[1]);
+  add_words(line, " w=%d s=%d type=%s", (int)size[2], (int)tap[2], types[falt_random_int(seed, 0, 9)]);
+  add_words(line, "%s boundary=%s", places[falt_random_int(seed, 0, 5)], boundaries[falt_random_int(seed, 0, 4)]);
+  if (falt_random_int(seed, 0, 2) == 0) add_words(line, " pixel=3");
+  if (falt_random_int(seed, 0, 2) == 0) add_words(line, " n=2");
+  if (falt_random_int(seed, 0, 4) == 0) add_words(line, " alpha=0.5 beta=3 act=clip:-9:90");
+  if (falt_random_int(seed, 0, 3) == 0) add_words(line, " value=%d", (int)falt_random_int(seed, -300, 300));
+}
+
+static void test_random_chains(void **state) {
+  (void)state;
+  const char *text = getenv("FALTUNG_TEST_SEED"), *many = getenv("FALTUNG_TEST_COUNT");
+  const uint64_t first = text ? strtoull(text, NULL, 10) : 1, count = many ? strtoull(many, NULL, 10) : COUNT;
+  for (uint64_t i = 0; i < count; i++) {
+    uint64_t seed = first + i;
+    char line[LINE];
+    sample s;
+    const falt_box_chain chain = draw_chain(&seed);
+    draw_line(line, falt_box_chain_length(&chain), &seed);
+    make_sample(&s, line, &chain);
+    set_input(&s, &seed, 1);
+    check(&s);
+    drop_sample(&s);
+  }
+}
+
+/* ---- long lines, cut into several tasks */
+
+static void test_long_lines(void **state) {
+  (void)state;
+  static const struct {
+    double sigma;
+    const char *taps, *line;
+  } cases[] = {
+      {20, "s", "w=70000 boundary=symmetric"},          {20, "s", "w=70000 type=f64 boundary=wrap"},
+      {40, "r", "h=9000 w=9 s=1 boundary=wrap"},        {9.3, "s", "h=70 w=900 r=1 type=u8 pixel=3"},
+      {3, "t", "d=40 h=9 w=150 r=1 s=1 boundary=edge"}, {100, "s", "w=300 boundary=reflect101"},
+  };
+  uint64_t seed = 3;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    falt_box_chain chain;
+    char line[LINE];
+    sample s;
+    assert_true(falt_box_chain_gaussian(&chain, cases[i].sigma));
+    snprintf(line, sizeof line, "correlate %s %s=%d", cases[i].line, cases[i].taps, (int)falt_box_chain_length(&chain));
+    make_sample(&s, line, &chain);
+    set_input(&s, &seed, 1);
+    check(&s);
+    drop_sample(&s);
+  }
+}
+
+/* ---- what must not spread */
+
+static void test_nothing_spreads(void **state) {
+  (void)state;
+  static const double values[] = {NAN, INFINITY, -INFINITY, 1e30};
+  uint64_t seed = 11;
+  falt_box_chain chain;
+  assert_true(falt_box_chain_gaussian(&chain, 3));
+  for (int axis = 1; axis < 3; axis++)
+    for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
+      char line[LINE] = "correlate";
+      const int taps = (int)falt_box_chain_length(&chain);
+      sample s;
+      add_words(line, " h=80 w=90 r=%d s=%d boundary=reflect101", axis == 1 ? taps : 1, axis == 2 ? taps : 1);
+      make_sample(&s, line, &chain);
+      set_input(&s, &seed, 0x1p-20); /* the tolerance is that of the small elements */
+      for (int times = 0; times < 3; times++)
+        falt_store(s.input, s.problem.input.type, falt_random_int(&seed, 0, 80 * 90 - 1), values[k]);
+      run(&s, devices[FALT_ISA_PORTABLE][0], "reference", s.expected);
+      for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
+        if (!falt_isa_runs((falt_isa)isa)) continue;
+        run(&s, devices[isa][0], "repeated-boxes", s.output);
+        compare(&s, falt_isa_name((falt_isa)isa));
+      }
+      drop_sample(&s);
+    }
+}
+
+/* ---- filters of several axes, by passes */
+
+/* Plans `line` for a Gaussian of boxes that comes as factors, on limits that are not this machine's. */
+static bool uses_boxes(falt_type type, int64_t size, double sigma) {
+  const falt_array image = falt_image(NULL, type, size, size, 1, 0);
+  falt_kernel kernel;
+  falt_problem problem;
+  falt_budget budget;
+  falt_plan *plan = NULL;
+  char text[1000] = "";
+  falt_budget_default(&budget);
+  budget.deterministic = true;
+  assert_int_equal(falt_kernel_gaussian_fast(&kernel, 2, (const double[3]){sigma, sigma, sigma}), FALT_OK);
+  assert_int_equal(falt_kernel_problem(&problem, &image.tensor, &kernel, FALT_F32, type, false, NULL), FALT_OK);
+  float *taps = malloc((size_t)kernel.count * sizeof *taps);
+  assert_int_equal(falt_kernel_pack(&kernel, FALT_F32, taps), FALT_OK);
+  assert_int_equal(falt_plan_create(&plan, devices[FALT_ISA_PORTABLE][0], &problem, &budget, taps), FALT_OK);
+  falt_plan_print(plan, text, sizeof text);
+  falt_plan_destroy(&plan);
+  falt_kernel_free(&kernel);
+  free(taps);
+  return strstr(text, "(repeated-boxes") != NULL;
+}
+
+static void test_choice(void **state) {
+  (void)state;
+  assert_true(uses_boxes(FALT_F32, 1024, 32));
+  assert_true(uses_boxes(FALT_U8, 1024, 32));
+  assert_true(uses_boxes(FALT_F32, 1024, 128));
+  assert_false(uses_boxes(FALT_F32, 1024, 2));
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_random_chains), cmocka_unit_test(test_long_lines),
+                                     cmocka_unit_test(test_nothing_spreads), cmocka_unit_test(test_choice)};
+  return cmocka_run_group_tests(tests, make_devices, drop_devices);
+}
