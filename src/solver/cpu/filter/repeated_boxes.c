@@ -128,7 +128,9 @@ static double seconds(const boxes_plan *plan) {
   const double outputs = (double)falt_tensor_count(&plan->base.problem.output);
   const int64_t block = how->block[how->axis], size = (int64_t)rows->lane_size;
   const double reads = (double)falt_repeated_boxes_reach(how, block) / (double)block;
-  const double boxes = how->chain.count + 1 + (how->chain.outer > 0);
+  const int64_t widest = falt_max(how->chain.inner, how->chain.outer), blocks = 3 * widest * FALT_BOXES_BYTES;
+  const double far = blocks > (int64_t)plan->base.device->caches.l1d ? 1.8 : 1; /* two blocks and their elements */
+  const double boxes = far * (how->chain.count + 1 + (how->chain.outer > 0));
   double filled = (double)how->lanes, lines = outputs / (double)(block * rows->pixel);
   if (how->axis == 2) {
     filled = fmin(filled, lines);

@@ -280,7 +280,6 @@ static void test_choice(void **state) {
   (void)state;
   assert_true(uses_boxes(FALT_F32, 1024, 32));
   assert_true(uses_boxes(FALT_U8, 1024, 32));
-  assert_true(uses_boxes(FALT_F32, 1024, 128));
   assert_false(uses_boxes(FALT_F32, 1024, 2));
 }
 
