@@ -180,9 +180,11 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   const falt_type type = plan->lane_index == FALT_GENERIC_F32 ? FALT_F32 : FALT_F64;
   double share = shares[p->operation][plan->way];
   if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
-  if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_BACKWARD_FILTER && p->filter.size[FALT_K] < 16)
-    share *= (double)p->filter.size[FALT_K] / 16;                            /* few outputs share an input row */
-  if (plan->way == FALT_GENERIC_ROWS && plan->out_channels == 1) share /= 3; /* a loaded row serves one output */
+  const bool gradient = p->operation == FALT_BACKWARD_FILTER;
+  if (plan->way == FALT_GENERIC_ROWS && gradient && p->filter.size[FALT_K] < 16) /* few outputs share an input row */
+    share *= (double)(p->filter.size[FALT_K] < 4 ? 4 : p->filter.size[FALT_K]) / 16;
+  if (plan->way == FALT_GENERIC_ROWS && !gradient && plan->out_channels == 1)
+    share /= 3; /* a loaded row serves one output */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
   return falt_roofline(device, type, flops + gathering(plan, flops) + share * (finishing(plan) + loading(plan)), share,

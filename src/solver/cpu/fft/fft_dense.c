@@ -141,7 +141,7 @@ static void lay_out(falt_fft_dense_plan *plan) {
 
 /* One input and one output channel of each group. */
 static const char *set_rows(falt_fft_dense_plan *plan, const falt_ask *ask) {
-  falt_rows_turn(&plan->problem, ask->problem);
+  falt_rows_permute(&plan->problem, ask->problem);
   falt_problem one = plan->problem;
   one.has_bias = one.has_scale = false;
   one.input.size[FALT_C] = one.output.size[FALT_C] = one.filter.size[FALT_C] = one.filter.size[FALT_K] = 1;

@@ -85,13 +85,13 @@ static falt_rows rows_of_output(const falt_rows *rows, const falt_tensor *dy) {
 
 static const char *set_rows(falt_fft_wgrad_plan *plan, const falt_ask *ask) {
   const falt_problem *p = ask->problem, forward = as_forward(p);
-  falt_problem turned;
-  falt_rows_turn(&turned, &forward);
-  const char *reason = falt_rows_init(&plan->rows, &turned, ask->device->isa, NULL);
+  falt_problem permuted;
+  falt_rows_permute(&permuted, &forward);
+  const char *reason = falt_rows_init(&plan->rows, &permuted, ask->device->isa, NULL);
   if (reason) return reason;
   plan->rows.groups = p->input.size[FALT_G];
   plan->rows.pixel = 1;
-  plan->by = rows_of_output(&plan->rows, &turned.filter);
+  plan->by = rows_of_output(&plan->rows, &permuted.filter);
   plan->by_step = p->output.stride[FALT_C];
   plan->outputs = p->filter.size[FALT_K];
   return NULL;

@@ -148,13 +148,13 @@ static double seconds(const boxes_plan *plan) {
 
 static falt_plan *plan_boxes(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {.execute = boxes_execute, .print = boxes_print, .destroy = boxes_destroy};
-  falt_problem turned;
+  falt_problem permuted;
   falt_repeated_boxes how = {.chain = {.count = 0}};
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
-  falt_rows_turn(&turned, ask->problem);
-  const char *why = falt_rows_init(&how.rows, &turned, ask->device->isa, ask->filter_values);
-  if (!why) why = find_axis(&how, &turned);
-  if (!why) why = find_boxes(&how, &turned, ask->filter_values);
+  falt_rows_permute(&permuted, ask->problem);
+  const char *why = falt_rows_init(&how.rows, &permuted, ask->device->isa, ask->filter_values);
+  if (!why) why = find_axis(&how, &permuted);
+  if (!why) why = find_boxes(&how, &permuted, ask->filter_values);
   if (why) return falt_refuse(ask, "%s", why);
   boxes_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
