@@ -111,7 +111,10 @@ static const struct {
     {"separable-passes-cpu", "correlate d=300 h=300 w=300 t=101 r=101 s=101 factors=1"},
     {"fft", "correlate h=8000 w=8000 r=127 s=127"},
     {"fft", "correlate w=20000000 s=3000001"},
+    {"repeated-boxes", "correlate h=12000 w=12000 r=1 s=301 rank=1"},
     {"fft", "correlate d=300 h=300 w=300 t=31 r=31 s=31 type=f64"},
+    {"fft-dense", "forward n=4 c=16 h=512 w=512 k=16 r=31 s=31 pad=15"},
+    {"fft-wgrad", "backward-filter n=16 c=64 w=65536 k=64 s=65536 pad=65535:0 groups=64"},
     {"direct-nhwc", "forward n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
     {"direct-nhwc", "forward c=16384 h=1 w=1 k=8192 r=1 s=1 layout=nhwc"}, /* most of it packs, as in the next */
     {"dgrad-strided", "backward-data c=4096 h=9 w=9 k=2048 r=3 s=3 pad=1"},

@@ -48,8 +48,10 @@ UNUSED static falt_plan *plan_by(falt_device *device, const char *line, const ch
   char text[256];
   falt_plan *plan;
   snprintf(text, sizeof text, "%s%s%s", line, method ? " method=" : "", method ? method : "");
-  const bool needs_values = method && (strcmp(method, "separable") == 0 || strcmp(method, "direct-u8") == 0 ||
-                                       strcmp(method, "separable-u8") == 0 || strcmp(method, "running-sums") == 0);
+  static const char *const reading[] = {"separable", "separable-u8", "direct-u8", "running-sums", "repeated-boxes"};
+  bool needs_values = false;
+  for (size_t i = 0; method && i < sizeof reading / sizeof *reading; i++)
+    needs_values |= strcmp(method, reading[i]) == 0;
   float *ones = needs_values ? ones_for(line) : NULL;
   const falt_status status = falt_plan_create_line(&plan, device, text, ones);
   falt_free(ones);
