@@ -126,20 +126,40 @@ static double box_value(const falt_tensor *w, uint64_t seed) {
   return (double)falt_random_int(&seed, 1, 3) * (whole ? 1 : 0.25);
 }
 
-/* One filter of rank one in two is a box. */
+/* Kind 0: a box. 1: a box of two levels. 2: two equal boxes, convolved, where so few taps have such. */
+static double box_level(int64_t kind, int64_t count, int64_t i) {
+  const int64_t edge = falt_min(i, count - 1 - i);
+  const bool two_boxes = kind == 2 && count % 2 == 1 && count < 32;
+  return two_boxes ? (double)edge + 1 : kind > 0 && edge > 0 ? 2 : 1;
+}
+
+/* The axis of a filter that lies along one; -1 otherwise. */
+static int only_axis(const falt_tensor *w) {
+  int axis = -1, axes = 0;
+  for (int k = FALT_D; k < FALT_DIMS; k++)
+    if (w->size[k] > 1) axis = k, axes++;
+  return axes == 1 ? axis : -1;
+}
+
+/* A filter of rank one along one axis is a box or two; of the others every second is a box. */
 static void fill_separable(const falt_guarded *o, int rank, uint64_t seed) {
   const falt_tensor *w = &o->tensor;
-  const bool box = rank == 1 && falt_random_int(&seed, 0, 1) == 0;
+  const int axis = only_axis(w);
+  const bool box = rank == 1 && (falt_random_int(&seed, 0, 1) == 0 || axis >= 0);
   const double value = box_value(w, seed);
+  const int64_t kind = falt_random_int(&seed, 0, 2);
   int64_t i[FALT_DIMS];
   for (i[0] = 0; i[0] < w->size[0]; i[0]++)
     for (i[1] = 0; i[1] < w->size[1]; i[1]++)
       for (i[2] = 0; i[2] < w->size[2]; i[2]++)
         for (i[3] = 0; i[3] < w->size[3]; i[3]++)
           for (i[4] = 0; i[4] < w->size[4]; i[4]++)
-            for (i[5] = 0; i[5] < w->size[5]; i[5]++)
-              falt_store(falt_guarded_data(o), w->type, falt_tensor_at(w, i[0], i[1], i[2], i[3], i[4], i[5]),
-                         box ? value : separable_value(w, rank, seed, i));
+            for (i[5] = 0; i[5] < w->size[5]; i[5]++) {
+              const double tap = !box       ? separable_value(w, rank, seed, i)
+                                 : axis < 0 ? value
+                                            : value * box_level(kind, w->size[axis], i[axis]);
+              falt_store(falt_guarded_data(o), w->type, falt_tensor_at(w, i[0], i[1], i[2], i[3], i[4], i[5]), tap);
+            }
 }
 
 /* The kind of data of an operand. A weight that is not finite may be multiplied by a zero beyond the edge, which

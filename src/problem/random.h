@@ -30,6 +30,7 @@ typedef enum falt_window_kind {
   FALT_SQUARE_WINDOW, /* 3, 5 or 7, the same along all axes */
   FALT_LONG_WINDOW,
   FALT_FLAT_WINDOW, /* at least two axes of several taps, which terms of rank one may share */
+  FALT_ROW_WINDOW,  /* several taps along one axis, often of rank one: boxes, once or repeated */
   FALT_PATCHES      /* as far apart as they are long */
 } falt_window_kind;
 

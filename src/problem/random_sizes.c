@@ -108,6 +108,11 @@ static void tile_window(falt_draft *d) {
   d->line.taps[2] = side;
 }
 
+static void keep_one_axis(falt_draft *d) {
+  const int64_t axis = falt_pick(d, 3 - d->space, 2);
+  for (int i = 0; i < 3; i++) d->line.taps[i] = i == axis ? falt_max(d->line.taps[i], 3) : 1;
+}
+
 static void draw_window(falt_draft *d) {
   const bool square = d->plain || d->recipe.window == FALT_SQUARE_WINDOW ||
                       (d->recipe.window == FALT_USUAL_WINDOW && !falt_once_in(d, 3));
@@ -115,6 +120,7 @@ static void draw_window(falt_draft *d) {
     d->line.taps[i] =
         square && i > 3 - d->space && d->recipe.window != FALT_LONG_WINDOW ? d->line.taps[i - 1] : draw_taps(d);
   if (d->recipe.channels == FALT_TILED) tile_window(d);
+  if (d->recipe.window == FALT_ROW_WINDOW) keep_one_axis(d);
   if (d->recipe.window != FALT_FLAT_WINDOW) return;
   for (int i = 1; i < 3; i++) d->line.taps[i] = falt_max(d->line.taps[i], 3);
 }
@@ -269,7 +275,8 @@ enum { BATCH, SPACE, WIDTH, SUMMED, RESULTS, GROUPS, PLANES, TAPS, OUT, PADS, LO
 static const int lowering[][LOWERED] = {
     [FALT_ANY_WINDOW] = {8, 10, 8, 2, 2, 2, 3, 3, 6, 6},    [FALT_USUAL_WINDOW] = {8, 10, 5, 2, 2, 2, 3, 0, 6, 6},
     [FALT_SQUARE_WINDOW] = {8, 10, 2, 0, 0, 1, 3, 0, 6, 6}, [FALT_LONG_WINDOW] = {8, 10, 8, 6, 6, 6, 6, 1, 6, 6},
-    [FALT_FLAT_WINDOW] = {8, 10, 8, 2, 2, 2, 3, 1, 6, 6},   [FALT_PATCHES] = {8, 10, 8, 3, 3, 2, 3, 0, 6, 6},
+    [FALT_FLAT_WINDOW] = {8, 10, 8, 2, 2, 2, 3, 1, 6, 6},   [FALT_ROW_WINDOW] = {8, 10, 8, 2, 2, 2, 3, 1, 6, 6},
+    [FALT_PATCHES] = {8, 10, 8, 3, 3, 2, 3, 0, 6, 6},
 };
 
 bool falt_random_lower(falt_draft *d) {

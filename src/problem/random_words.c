@@ -240,9 +240,10 @@ static void draw_epilogue(falt_draft *d) {
 /* Terms that could be fewer multiply-adds than the taps, and now and then more. */
 static void draw_rank(falt_draft *d) {
   static const falt_odds ranks[] = {{50, 1}, {25, 2}, {12, 3}, {5, 4}, {2, 9}};
-  const bool flat = d->recipe.window == FALT_FLAT_WINDOW;
+  const bool flat = d->recipe.window == FALT_FLAT_WINDOW || d->recipe.window == FALT_ROW_WINDOW;
   if (flat ? !falt_once_in(d, 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
   if (d->line.rank && d->recipe.channels == FALT_BYTES && falt_once_in(d, 2)) d->line.rank = 1;
+  if (d->line.rank && d->recipe.window == FALT_ROW_WINDOW) d->line.rank = 1;
 }
 
 /* In place of a rank, for filters of floating type. */

@@ -45,7 +45,7 @@ enum {
   ROW(depthwise_rowtile, DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers of 3x3, 5x5 and 7x7 taps, in row tiles")   \
   ROW(depthwise_rowtile_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers of 3x3 taps, in row tiles")        \
   ROW(depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers, fprop and dgrad")                       \
-  ROW(depthwise_nchw, DEPTHWISE | FORWARD | DATA, "depthwise NCHW layers, converted to NHWC image by image")           \
+  ROW(depthwise_nchw, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise NCHW layers, converted to NHWC image by image") \
   ROW(depthwise_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers")                                          \
   ROW(fft_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise layers of many taps, by fast Fourier transforms")            \
   ROW(grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, fprop and dgrad")                                \

@@ -7,7 +7,7 @@
 
 #include <math.h>
 
-enum { MAX_SCRATCH = 64 << 20, MAX_SPAN = 1 << 22, MAX_STRIDE = 64, MAX_DEPTH = 1 << 24 };
+enum { MAX_SCRATCH = 64 << 20, MAX_SPAN = 1 << 22, MAX_STRIDE = 64, MAX_DEPTH = 1 << 24, MAX_TAPS = 1 << 15 };
 
 typedef struct boxes_plan {
   falt_plan base;
@@ -53,6 +53,7 @@ static const char *find_axis(falt_repeated_boxes *how, const falt_problem *p) {
  * the elements. */
 static const char *find_boxes(falt_repeated_boxes *how, const falt_problem *p, const void *values) {
   const int64_t count = how->rows.taps[how->axis];
+  if (count > MAX_TAPS) return "more than 32768 taps";
   const double rounding = how->rows.lane == FALT_LANE_F32 ? ldexp(1, -22) : ldexp(1, -48);
   falt_box_chain *chain = &how->chain;
   double *taps = falt_alloc((size_t)count * sizeof *taps);

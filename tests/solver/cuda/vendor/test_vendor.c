@@ -53,7 +53,7 @@ static void test_refusals(UNUSED void **state) {
       {"convolve h=9 w=9 r=3 s=3 method=cudnn", "backwards or in place"},
       {"forward c=8 h=9 w=9 k=8 r=3 s=3 pad=1 boundary=wrap method=cuda-im2col", "cuBLAS needs the GPU itself"},
       {"backward-data c=8 h=9 w=9 k=8 r=3 s=3 method=cuda-im2col", "only forward"},
-      {"forward c=8 h=9 w=9 k=8 r=3 s=3 weight-layout=hwio method=cudnn", "neither as oihw nor as ohwi"},
+      {"forward c=8 h=9 w=9 k=8 r=3 s=3 weight-layout=hwio method=cudnn", "neither oihw nor ohwi"},
       {"forward c=8 h=9 w=9 k=8 r=3 s=3 bias=1 method=cuda-im2col", "without an epilogue"},
       {"forward c=8 h=9 w=9 k=8 r=3 s=3 weight-layout=hwio method=cuda-im2col", "taps do not lie together"}};
   for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) expect(lines[i][0], lines[i][1]);
