@@ -35,7 +35,7 @@ endfunction()
 
 if(TARGET faltung_cli)
   install(TARGETS faltung_cli)
-  install(DIRECTORY ladder DESTINATION ${CMAKE_INSTALL_DATADIR}/faltung FILES_MATCHING PATTERN cpu*.c PATTERN *.cu PATTERN shape.h)
+  install(DIRECTORY ladder DESTINATION ${CMAKE_INSTALL_DATADIR}/faltung FILES_MATCHING PATTERN cpu*.c PATTERN *.cu PATTERN *.cuh PATTERN shape.h)
   install(DIRECTORY bench/ DESTINATION ${CMAKE_INSTALL_DATADIR}/faltung/bench USE_SOURCE_PERMISSIONS
           PATTERN results EXCLUDE PATTERN .venv EXCLUDE PATTERN __pycache__ EXCLUDE)
   if(CMAKE_CROSSCOMPILING)
