@@ -101,7 +101,7 @@ static int fitted_registers(const falt_tile_problem *p, const falt_25d *s) {
 }
 
 /* Registers that kernels for sm_90 may need beyond that: for lines that are the constant, their ends, and conversions
- * of many lines. Fitted to 700 tiles that were chosen for an H200 and compiled, with and without spills. */
+ * of many lines. Fitted to several hundred tiles that were chosen for an H200 and compiled, with and without spills. */
 static int missed_registers(const falt_tile_problem *p, const falt_25d *s) {
   const int down = lines_of(p, s) - 1, reach = p->taps[PLANE] * down, ends = s->both ? ends_of(p, s) : 0;
   if (p->sum_bytes > 4) return p->fills && !p->terms ? reach / 4 : 0;
