@@ -3,7 +3,7 @@
  *     Y[k] = sum over c of X[c] * conj(W[k, c])    at each frequency of a tile
  *
  * Each input channel of a pair of tiles is transformed once, and each output channel transformed back once. The planner
- * picks it where taps are dozens and channels few, so that products at frequencies are less than those of the taps. */
+ * picks it for dozens of taps and few channels: spectra then need fewer products than direct sums. */
 #include "solver/cpu/fft/fft_dense.h"
 
 #include <math.h>
