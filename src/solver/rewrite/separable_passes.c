@@ -131,6 +131,10 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
+static double tap_count(const falt_problem *p) {
+  return (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
+}
+
 /* Whether results between passes, extended and of all terms, can be addressed. */
 static bool is_moderate(const falt_problem *p) {
   double count = falt_max(1, p->factors) * (double)p->input.size[FALT_N] * (double)p->input.size[FALT_G];
@@ -155,10 +159,9 @@ static const char *refusal(const falt_ask *ask) {
          : p->factors                           ? NULL
          : !ask->filter_values                  ? "the filter's values are not known when planning"
          : falt_type_is_integer(p->filter.type) ? "passes would round where sums of integers are exact"
-         : (double)taps[FALT_D] * (double)taps[FALT_H] * (double)taps[FALT_W] > MAX_TAPS
-             ? "the filter has more than 2^16 taps, too many to factor"
-         : !falt_factor_pays(ask) ? falt_factor_too_long
-                                  : NULL;
+         : tap_count(p) > MAX_TAPS              ? "the filter has more than 2^16 taps, too many to factor"
+         : !falt_factor_pays(ask)               ? falt_factor_too_long
+                                                : NULL;
 }
 
 /* ---- plan */
@@ -251,6 +254,15 @@ static bool make_values(passes_plan *plan, falt_ask *ask, const void *values) {
   return true;
 }
 
+/* Whether the first pass of a term, with the rows beyond the ends that later passes read, takes more products than all
+ * taps of the dense filter: true of few samples and much dilation. */
+static bool extends_too_far(const falt_passes *passes, const falt_problem *p) {
+  const falt_problem *first = &passes->pass[0];
+  const double taps = tap_count(p);
+  return passes->extends && taps <= FALT_MOST_EXPANDED_TAPS &&
+         (double)falt_tensor_count(&first->output) * tap_count(first) > (double)falt_tensor_count(&p->output) * taps;
+}
+
 /* The problem with its filter as factors; `values` are these, or NULL if they are given. */
 static falt_plan *plan_factors(const falt_solver *solver, falt_ask *ask, const falt_problem *p, const void *values,
                                bool pair) {
@@ -262,7 +274,9 @@ static falt_plan *plan_factors(const falt_solver *solver, falt_ask *ask, const f
   plan->terms = p->factors;
   plan->given.type = falt_passes_type(p);
   falt_passes_make(&plan->passes, p, values, pair);
-  if ((values && !make_values(plan, ask, values)) || !add_passes(plan, ask)) {
+  const bool too_far = extends_too_far(&plan->passes, p);
+  if (too_far) falt_refuse(ask, "the rows beyond the ends take more products than the dense filter");
+  if (too_far || (values && !make_values(plan, ask, values)) || !add_passes(plan, ask)) {
     destroy(&plan->base);
     return NULL;
   }

@@ -150,6 +150,7 @@ static void test_refusals(void **state) {
   refuse(device, "correlate h=9 w=9 r=3 s=3", diagonal, "rank is above 1");
   refuse(device, "correlate h=9 w=9 r=3 s=3", NULL, "not known");
   refuse(device, "correlate w=9 s=3", diagonal, "one axis only");
+  refuse(device, "correlate h=2 w=11 r=3 s=3 dilation=1000 value=0.5 factors=2", diagonal, "rows beyond the ends");
   falt_device_destroy(&device);
 }
 
