@@ -25,6 +25,9 @@ if(TARGET PkgConfig::CMOCKA)
       set_tests_properties(${name} PROPERTIES LABELS threads)
     endif()
   endforeach()
+  # The longest first, so that none of them runs alone in the end.
+  set_tests_properties(test_described test_cuda_compile test_solvers test_cuda_fft test_ladder
+                       PROPERTIES COST 100)
   target_link_options(test_planning_work PRIVATE -Wl,--wrap=posix_memalign) # whose bytes it counts
   target_sources(test_ladder PRIVATE ${PROJECT_SOURCE_DIR}/cli/counts.c ${PROJECT_SOURCE_DIR}/cli/report.c)
   target_link_libraries(test_ladder PRIVATE faltung_ladder faltung_io)
@@ -127,6 +130,6 @@ if(TARGET faltung_cli AND BASH)
     set(failing_malloc FALT_FAILING_MALLOC=$<TARGET_FILE:failing_malloc>)
   endif()
   add_test(NAME command COMMAND ${BASH} ${PROJECT_SOURCE_DIR}/tests/cli/run $<TARGET_FILE:faltung_cli>)
-  set_tests_properties(command PROPERTIES LABELS command
+  set_tests_properties(command PROPERTIES LABELS command COST 100
                        ENVIRONMENT "FALT_FAKE_CUDA=${PROJECT_BINARY_DIR}/fake-cuda;${failing_malloc}")
 endif()

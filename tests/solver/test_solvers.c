@@ -20,7 +20,7 @@
 enum { MOST_THREADS = 3, MOST_SOLVERS = 64, FEW = 100 };
 
 static uint64_t first_seed = 1;
-static int count = 1000;
+static int count = 500;
 
 static falt_device *devices[FALT_ISA_COUNT][MOST_THREADS];
 static falt_isa levels[FALT_ISA_COUNT];
