@@ -228,7 +228,7 @@ static void test_bound(UNUSED void **state) {
 
 /* Writers and readers of the same kernels: a reader never gets a part of a file. */
 static void test_processes(UNUSED void **state) {
-  enum { PROCESSES = 16, ROUNDS = 12, KEYS = 3 };
+  enum { PROCESSES = 16, ROUNDS = 8, KEYS = 3 };
   falt_cache_clear(NULL);
   pid_t child[PROCESSES];
   for (int p = 0; p < PROCESSES; p++) {
@@ -237,7 +237,7 @@ static void test_processes(UNUSED void **state) {
     if (child[p]) continue;
     for (int i = 0; i < ROUNDS; i++) {
       write_kernel(key_of(3 + (i + p) % KEYS));
-      for (int k = 0; k < 50 * KEYS; k++) reads(key_of(3 + k % KEYS)); /* absent is fine, wrong is not */
+      for (int k = 0; k < 12 * KEYS; k++) reads(key_of(3 + k % KEYS)); /* absent is fine, wrong is not */
     }
     _exit(reads(key_of(3)) ? 0 : 1);
   }
