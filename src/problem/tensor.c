@@ -37,6 +37,15 @@ bool falt_layout_dense(falt_tensor *tensor, falt_layout layout) {
   return true;
 }
 
+void falt_tensor_order(falt_tensor *tensor, const int outwards[FALT_DIMS]) {
+  int64_t stride = 1;
+  for (int i = 0; i < FALT_DIMS; i++) {
+    tensor->stride[outwards[i]] = stride;
+    stride *= tensor->size[outwards[i]];
+  }
+  tensor->offset = 0;
+}
+
 bool falt_tensor_is(const falt_tensor *tensor, falt_layout layout) {
   falt_tensor dense = *tensor;
   if (!falt_layout_dense(&dense, layout)) return false;

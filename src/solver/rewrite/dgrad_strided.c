@@ -133,12 +133,7 @@ static bool should_convert(const falt_ask *ask, int64_t polyphases) {
 static falt_tensor converted(const falt_tensor *from) {
   static const int outwards[] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_K, FALT_G};
   falt_tensor w = *from;
-  int64_t stride = 1;
-  w.offset = 0;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    w.stride[outwards[i]] = stride;
-    stride *= w.size[outwards[i]];
-  }
+  falt_tensor_order(&w, outwards);
   return w;
 }
 

@@ -53,12 +53,7 @@ static falt_tensor fold_shape(const fold_plan *plan, const falt_problem *p, int6
   falt_tensor w = p->filter;
   w.size[is_forward(p) ? FALT_K : FALT_C] *= plan->period;
   w.size[FALT_W] = taps;
-  w.offset = 0;
-  int64_t stride = 1;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    w.stride[outwards[i]] = stride;
-    stride *= w.size[outwards[i]];
-  }
+  falt_tensor_order(&w, outwards);
   return w;
 }
 

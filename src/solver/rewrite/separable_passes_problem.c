@@ -61,13 +61,7 @@ static const int *order_of(const falt_problem *p) {
 }
 
 static void lay_densely(falt_tensor *t, const falt_problem *p) {
-  int64_t stride = 1;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    const int dim = order_of(p)[i];
-    t->stride[dim] = stride;
-    stride *= t->size[dim];
-  }
-  t->offset = 0;
+  falt_tensor_order(t, order_of(p));
   t->type = falt_passes_type(p);
 }
 

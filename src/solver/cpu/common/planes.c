@@ -27,14 +27,9 @@ bool falt_planes_adjacent(const falt_tensor *t) {
 falt_tensor falt_planes_packed(const falt_tensor *planar, int64_t images, falt_type type) {
   static const int outwards[] = {FALT_G, FALT_C, FALT_W, FALT_H, FALT_D, FALT_N};
   falt_tensor t = *planar;
-  int64_t stride = 1;
   t.type = type;
   t.size[FALT_N] = images;
-  t.offset = 0;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    t.stride[outwards[i]] = stride;
-    stride *= t.size[outwards[i]];
-  }
+  falt_tensor_order(&t, outwards);
   return t;
 }
 

@@ -167,12 +167,7 @@ static void lay_memory(falt_winograd_plan *plan) {
 static falt_tensor taps_tensor(const falt_tensor *filter) {
   static const int outwards[] = {FALT_K, FALT_C, FALT_W, FALT_H, FALT_D, FALT_G};
   falt_tensor w = *filter;
-  int64_t stride = 1;
-  w.offset = 0;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    w.stride[outwards[i]] = stride;
-    stride *= w.size[outwards[i]];
-  }
+  falt_tensor_order(&w, outwards);
   return w;
 }
 
