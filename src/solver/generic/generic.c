@@ -153,7 +153,7 @@ static double gathering(const falt_generic_plan *plan, double flops) {
 static double loading(const falt_generic_plan *plan) {
   enum { TILE = 64, ADJACENT = 64, APART = 700 };
   const falt_tensor *result = &plan->result;
-  if (plan->way != FALT_GENERIC_CHANNELS || plan->p.operation > FALT_BACKWARD_DATA) return 0;
+  if (plan->way != FALT_GENERIC_CHANNELS || !falt_reads_filter(plan->p.operation)) return 0;
   const int64_t positions = result->size[FALT_N] * result->size[FALT_D] * result->size[FALT_H] * result->size[FALT_W];
   const double empty = 1 - (double)falt_min(positions, TILE) / TILE;
   return empty * (plan->filter_out == 1 ? ADJACENT : APART) * (double)falt_tensor_count(&plan->p.filter);

@@ -30,10 +30,6 @@ static void boxes_print(const falt_plan *base, falt_text *text) {
                 falt_threads_count(base->device->threads));
 }
 
-static void boxes_destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---- applicable */
 
 static const char *find_axis(falt_repeated_boxes *how, const falt_problem *p) {
@@ -148,7 +144,7 @@ static double seconds(const boxes_plan *plan) {
 /* ---- plan */
 
 static falt_plan *plan_boxes(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = boxes_execute, .print = boxes_print, .destroy = boxes_destroy};
+  static const falt_plan_table table = {.execute = boxes_execute, .print = boxes_print, .destroy = falt_plan_free};
   falt_problem permuted;
   falt_repeated_boxes how = {.chain = {.count = 0}};
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
@@ -165,7 +161,7 @@ static falt_plan *plan_boxes(const falt_solver *solver, falt_ask *ask) {
   plan->how = how;
   choose_blocks(&plan->how, ask->device);
   if (!place(plan, ask)) {
-    boxes_destroy(&plan->base);
+    falt_plan_free(&plan->base);
     return NULL;
   }
   plan->base.packed = true;

@@ -31,10 +31,6 @@ static void running_print(const falt_plan *base, falt_text *text) {
                 (long long)how->block[1], (long long)how->block[2], falt_threads_count(base->device->threads));
 }
 
-static void running_destroy(falt_plan *base) {
-  falt_free(base);
-}
-
 /* ---------------------------------------------------------------------------------------------------- applicable */
 
 /* Why the shape of the problem is not for it, or NULL. */
@@ -154,7 +150,7 @@ static double seconds(const running_plan *plan) {
 /* ---------------------------------------------------------------------------------------------------------- plan */
 
 static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = running_execute, .print = running_print, .destroy = running_destroy};
+  static const falt_plan_table table = {.execute = running_execute, .print = running_print, .destroy = falt_plan_free};
   falt_problem permuted;
   falt_running how = {0};
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
@@ -173,7 +169,7 @@ static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
   how.stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
   plan->how = how;
   if (!choose_blocks(&plan->how, ask, &plan->base.layout)) {
-    running_destroy(&plan->base);
+    falt_plan_free(&plan->base);
     return NULL;
   }
   plan->base.workspace = plan->base.layout.total;
