@@ -95,17 +95,13 @@ static falt_status ready(falt_plan *base) {
   falt_fft_plan *plan = (falt_fft_plan *)base;
   const bool fits = make_tables(plan);
   plan->values = NULL;
-  return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the tables of a transform ran out");
+  return falt_fft_made(fits);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_fft_plan *plan = (const falt_fft_plan *)base;
-  const int64_t *size = plan->shape.size;
-  falt_text_add(text, "(fft %s %s tile=", falt_isa_name(plan->rows.kernels->isa),
-                plan->rows.lane == FALT_LANE_F32 ? "f32" : "f64");
-  if (size[0] > 1) falt_text_add(text, "%lldx", (long long)size[0]);
-  if (size[0] > 1 || size[1] > 1) falt_text_add(text, "%lldx", (long long)size[1]);
-  falt_text_add(text, "%lld threads=%d)", (long long)size[2], falt_threads_count(base->device->threads));
+  falt_fft_print(base, &plan->rows, &plan->shape, text);
+  falt_text_add(text, " threads=%d)", falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *base) {

@@ -36,12 +36,6 @@ static void add(lengths *all, const falt_rows *rows, const falt_fft_lane *lane, 
                                                  .cyclic = cyclic};
 }
 
-static bool wraps(const falt_rows *rows, int i) {
-  const falt_axis *axis = &rows->axis[i];
-  return axis->boundary[0] == FALT_WRAP && axis->boundary[1] == FALT_WRAP &&
-         (rows->out[i] - 1) * axis->stride < rows->in[i] && (rows->taps[i] - 1) * axis->dilation < rows->in[i];
-}
-
 static void list_lengths(lengths *all, const falt_rows *rows, const falt_fft_lane *lane, int i) {
   static const int odd[] = {1, 3, 5};
   const bool alone = rows->taps[0] == 1 && rows->taps[1] == 1;
@@ -54,8 +48,9 @@ static void list_lengths(lengths *all, const falt_rows *rows, const falt_fft_lan
     add(all, rows, lane, i, 1, 1, false);
     return;
   }
-  if (wraps(rows, i) && rows->in[i] % unit == 0 && rows->in[i] <= MOST_POINTS && falt_fft_smooth(rows->in[i] / unit))
-    add(all, rows, lane, i, rows->in[i], rows->out[i], true);
+  const int64_t once = falt_max((rows->out[i] - 1) * rows->axis[i].stride, extent - 1);
+  const int64_t period = falt_fft_period(rows, i, once, unit, MOST_POINTS);
+  if (period > 0) add(all, rows, lane, i, period, rows->out[i], true);
   for (int k = 0; k < 3; k++)
     for (double n = (double)(odd[k] * unit); n <= most; n *= 2)
       if (n >= (double)extent)
@@ -77,14 +72,24 @@ static double scratch_bytes(const falt_fft_dense_plan *plan, double points) {
   return 2.1 * points * (double)plan->rows.lane_size * (double)(plan->channels + 4);
 }
 
+typedef struct search {
+  const falt_fft_dense_plan *plan;
+  lengths all[3];
+  double threads, most;
+} search;
+
 /* Multiply-adds of all tiles; infinite if the tile does not fit. */
-static double cost_of(const falt_fft_dense_plan *plan, const falt_fft_wgrad_cut *const cut[3], double work,
-                      double threads, double most) {
+static double cost_of(const void *context, const int at[3]) {
+  const search *s = context;
+  const falt_fft_dense_plan *plan = s->plan;
+  const lengths *l = s->all;
+  const falt_fft_wgrad_cut *const cut[] = {&l[0].list[at[0]], &l[1].list[at[1]], &l[2].list[at[2]]};
+  const double work = l[0].work[at[0]] + l[1].work[at[1]] + l[2].work[at[2]], threads = s->threads;
   const double points = (double)cut[0]->size * (double)cut[1]->size * (double)cut[2]->size;
   const double pairs = pairs_of(plan, cut), c = (double)plan->channels, k = (double)plan->outputs;
   const double filter = filter_bytes(plan, points), scratch = scratch_bytes(plan, points);
   if (points > MOST_POINTS || scratch > MOST_BYTES || filter > MOST_BYTES) return INFINITY;
-  if (threads * scratch + (plan->values ? 0 : filter) > most) return INFINITY;
+  if (threads * scratch + (plan->values ? 0 : filter) > s->most) return INFINITY;
   const double kept = 0.6 * (double)plan->base.device->caches.l2;
   const double slower = scratch > kept ? 1 + 0.1 * log2(scratch / kept) : 1;
   const double started = 4e3 + 1500 * (double)cut[0]->size * (double)cut[1]->size; /* a tile, and its rows */
@@ -96,20 +101,14 @@ static double cost_of(const falt_fft_dense_plan *plan, const falt_fft_wgrad_cut 
 }
 
 static double choose_tile(falt_fft_dense_plan *plan, const falt_fft_lane *lane, const falt_budget *budget) {
-  lengths all[3];
-  const double threads = budget->deterministic ? 1 : falt_threads_count(plan->base.device->threads);
-  const double most = budget->max_workspace < 0 ? INFINITY : (double)budget->max_workspace;
-  double least = INFINITY;
-  for (int i = 0; i < 3; i++) list_lengths(&all[i], &plan->rows, lane, i);
-  for (int z = 0; z < all[0].count; z++)
-    for (int y = 0; y < all[1].count; y++)
-      for (int x = 0; x < all[2].count; x++) {
-        const falt_fft_wgrad_cut *const cut[] = {&all[0].list[z], &all[1].list[y], &all[2].list[x]};
-        const double work = cost_of(plan, cut, all[0].work[z] + all[1].work[y] + all[2].work[x], threads, most);
-        if (work >= least) continue;
-        least = work;
-        for (int i = 0; i < 3; i++) plan->cut[i] = *cut[i];
-      }
+  search s = {.plan = plan,
+              .threads = budget->deterministic ? 1 : falt_threads_count(plan->base.device->threads),
+              .most = budget->max_workspace < 0 ? INFINITY : (double)budget->max_workspace};
+  int best[3], count[3];
+  for (int i = 0; i < 3; i++) list_lengths(&s.all[i], &plan->rows, lane, i);
+  for (int i = 0; i < 3; i++) count[i] = s.all[i].count;
+  const double least = falt_fft_cheapest(count, cost_of, &s, best);
+  for (int i = 0; i < 3 && isfinite(least); i++) plan->cut[i] = s.all[i].list[best[i]];
   return least;
 }
 
@@ -206,17 +205,13 @@ static falt_status ready(falt_plan *base) {
     falt_free(tile);
   }
   plan->values = NULL;
-  return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the tables of a transform ran out");
+  return falt_fft_made(fits);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_fft_dense_plan *plan = (const falt_fft_dense_plan *)base;
-  const int64_t *size = plan->shape.size;
-  falt_text_add(text, "(fft-dense %s %s tile=", falt_isa_name(plan->rows.kernels->isa),
-                plan->rows.lane == FALT_LANE_F32 ? "f32" : "f64");
-  if (size[0] > 1) falt_text_add(text, "%lldx", (long long)size[0]);
-  if (size[0] > 1 || size[1] > 1) falt_text_add(text, "%lldx", (long long)size[1]);
-  falt_text_add(text, "%lld threads=%d)", (long long)size[2], falt_threads_count(base->device->threads));
+  falt_fft_print(base, &plan->rows, &plan->shape, text);
+  falt_text_add(text, " threads=%d)", falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *base) {

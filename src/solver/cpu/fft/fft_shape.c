@@ -28,6 +28,11 @@ bool falt_fft_smooth(int64_t length) {
   return length == 1;
 }
 
+int64_t falt_fft_smooth_from(int64_t least) {
+  while (!falt_fft_smooth(least)) least++;
+  return least;
+}
+
 /* The kind of the next pass of a length that is not 1: of the powers of two the largest that leaves no 2 over. */
 static falt_fft_radix next_kind(int64_t length, int widest) {
   if (length % 5 == 0) return FALT_FFT_5;

@@ -42,6 +42,8 @@ typedef struct falt_fft_shape {
 
 /* Whether a length has no factors but 2, 3 and 5. */
 bool falt_fft_smooth(int64_t length);
+/* The shortest of these lengths from one on. */
+int64_t falt_fft_smooth_from(int64_t least);
 /* Arithmetic of all passes of a length and back, for each point, in multiply-adds. */
 double falt_fft_work(const falt_fft_lane *lane, int64_t length);
 

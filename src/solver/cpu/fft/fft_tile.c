@@ -50,17 +50,6 @@ static int64_t block_of(const line *a, int64_t size) {
   return positions < a->extent ? 0 : (positions - a->extent) / a->stride + 1;
 }
 
-static int64_t smooth_from(int64_t least) {
-  while (!falt_fft_smooth(least)) least++;
-  return least;
-}
-
-static bool wraps(const falt_rows *rows, int i) {
-  const falt_axis *axis = &rows->axis[i];
-  return axis->boundary[0] == FALT_WRAP && axis->boundary[1] == FALT_WRAP &&
-         (rows->out[i] - 1) * axis->stride < rows->in[i];
-}
-
 /* Adjacent rows: powers of two, or all. */
 static void list_rows(lengths *all, const line *a, const falt_fft_lane *lane) {
   for (int64_t rows = 1; rows < a->out && rows <= 64; rows *= 2) add(all, a, lane, rows, rows, false);
@@ -78,11 +67,10 @@ static void list_lengths(lengths *all, const falt_rows *rows, int i, const falt_
     list_rows(all, &a, lane);
     return;
   }
-  const int64_t period = rows->in[i] * a.pixel;
-  if (wraps(rows, i) && period % a.unit == 0 && (double)period <= MOST_POINTS && falt_fft_smooth(period / a.unit))
-    add(all, &a, lane, period, a.out, true);
+  const int64_t period = falt_fft_period(rows, i, (a.out - 1) * a.stride, a.unit, MOST_POINTS);
+  if (period > 0) add(all, &a, lane, period, a.out, true);
   if (reach <= MOST_POINTS) {
-    const int64_t whole = smooth_from(falt_ceil_div((int64_t)reach, a.unit)) * a.unit;
+    const int64_t whole = falt_fft_smooth_from(falt_ceil_div((int64_t)reach, a.unit)) * a.unit;
     add(all, &a, lane, whole, a.out, false);
   }
   for (int k = 0; k < 5; k++)
@@ -93,8 +81,7 @@ static void list_lengths(lengths *all, const falt_rows *rows, int i, const falt_
 /* ---- the cheapest */
 
 typedef struct search {
-  const falt_rows *rows;
-  const falt_fft_lane *lane;
+  lengths all[3];
   double slices, filters, threads, cache, most, element;
   double points; /* of a tile at most: few, or in proportion to what the filter covers, so that its spectrum is */
 } search;
@@ -107,7 +94,9 @@ static double most_points(const falt_rows *rows) {
 
 /* Multiply-adds of all tiles, two at a time, as if all threads worked as long as the longest; infinite if the tile does
  * not fit. */
-static double cost_of(const search *s, const candidate *z, const candidate *y, const candidate *x) {
+static double cost_of(const void *context, const int at[3]) {
+  const search *s = context;
+  const candidate *z = &s->all[0].list[at[0]], *y = &s->all[1].list[at[1]], *x = &s->all[2].list[at[2]];
   const double points = (double)z->cut.size * (double)y->cut.size * (double)x->cut.size;
   const double bytes = 2 * points * s->element, spectrum = bytes;
   const double tiles = s->slices / s->filters * z->tiles * y->tiles * x->tiles;
@@ -120,27 +109,19 @@ static double cost_of(const search *s, const candidate *z, const candidate *y, c
 
 bool falt_fft_tile_choose(falt_fft_tile *tile, const falt_rows *rows, const falt_fft_lane *lane, int64_t filters,
                           const falt_device *device, bool deterministic, int64_t most) {
-  lengths all[3];
   const int threads = falt_threads_count(device->threads);
-  const search s = {.rows = rows,
-                    .lane = lane,
-                    .slices = (double)rows->batch * (double)rows->groups,
-                    .filters = (double)filters,
-                    .threads = deterministic ? 1 : threads,
-                    .cache = (double)device->caches.l2,
-                    .most = most < 0 ? INFINITY : (double)most,
-                    .element = (double)rows->lane_size,
-                    .points = most_points(rows)};
-  for (int i = 0; i < 3; i++) list_lengths(&all[i], rows, i, lane);
-  tile->work = INFINITY;
-  for (int z = 0; z < all[0].count; z++)
-    for (int y = 0; y < all[1].count; y++)
-      for (int x = 0; x < all[2].count; x++) {
-        const candidate *l[] = {&all[0].list[z], &all[1].list[y], &all[2].list[x]};
-        const double work = cost_of(&s, l[0], l[1], l[2]);
-        if (work >= tile->work) continue;
-        tile->work = work;
-        for (int i = 0; i < 3; i++) tile->cut[i] = l[i]->cut;
-      }
-  return isfinite(tile->work);
+  search s = {.slices = (double)rows->batch * (double)rows->groups,
+              .filters = (double)filters,
+              .threads = deterministic ? 1 : threads,
+              .cache = (double)device->caches.l2,
+              .most = most < 0 ? INFINITY : (double)most,
+              .element = (double)rows->lane_size,
+              .points = most_points(rows)};
+  int best[3], count[3];
+  for (int i = 0; i < 3; i++) list_lengths(&s.all[i], rows, i, lane);
+  for (int i = 0; i < 3; i++) count[i] = s.all[i].count;
+  tile->work = falt_fft_cheapest(count, cost_of, &s, best);
+  if (!isfinite(tile->work)) return false;
+  for (int i = 0; i < 3; i++) tile->cut[i] = s.all[i].list[best[i]].cut;
+  return true;
 }

@@ -148,19 +148,12 @@ static const char *inapplicable(const falt_ask *ask) {
 }
 
 static falt_status ready(falt_plan *base) {
-  falt_fft_wgrad_plan *plan = (falt_fft_wgrad_plan *)base;
-  if (falt_fft_shape_ready(&plan->shape)) return FALT_OK;
-  return falt_fail(FALT_NO_MEMORY, "planning: memory for the tables of a transform ran out");
+  return falt_fft_made(falt_fft_shape_ready(&((falt_fft_wgrad_plan *)base)->shape));
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_fft_wgrad_plan *plan = (const falt_fft_wgrad_plan *)base;
-  const int64_t *size = plan->shape.size;
-  falt_text_add(text, "(fft-wgrad %s %s tile=", falt_isa_name(plan->rows.kernels->isa),
-                plan->rows.lane == FALT_LANE_F32 ? "f32" : "f64");
-  if (size[0] > 1) falt_text_add(text, "%lldx", (long long)size[0]);
-  if (size[0] > 1 || size[1] > 1) falt_text_add(text, "%lldx", (long long)size[1]);
-  falt_text_add(text, "%lld", (long long)size[2]);
+  falt_fft_print(base, &plan->rows, &plan->shape, text);
   if (plan->slices > 1) falt_text_add(text, " slices=%lld", (long long)plan->slices);
   falt_text_add(text, " threads=%d)", falt_threads_count(base->device->threads));
 }

@@ -3,8 +3,7 @@
 #ifndef FALT_SOLVER_CPU_FFT_FFT_WGRAD_H
 #define FALT_SOLVER_CPU_FFT_FFT_WGRAD_H
 
-#include "solver/cpu/common/rows.h"
-#include "solver/cpu/fft/fft_shape.h"
+#include "solver/cpu/fft/fft_plan.h"
 
 /* How one axis is cut. A tile gives `block` taps of dw the products with `part` positions of dy. */
 typedef struct falt_fft_wgrad_cut {

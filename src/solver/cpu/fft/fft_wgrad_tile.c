@@ -57,17 +57,6 @@ static void add_cut(lengths *all, const line *a, int64_t size) {
     add(all, a, size, rest / a->apart + 1, (kept - 1) / a->step + 1, false);
 }
 
-static int64_t smooth_from(int64_t least) {
-  while (!falt_fft_smooth(least)) least++;
-  return least;
-}
-
-static bool wraps(const falt_rows *rows, int i) {
-  const falt_axis *axis = &rows->axis[i];
-  return axis->boundary[0] == FALT_WRAP && axis->boundary[1] == FALT_WRAP &&
-         (rows->taps[i] - 1) * axis->dilation < rows->in[i];
-}
-
 static void list_lengths(lengths *all, const falt_rows *rows, int i, const falt_fft_lane *lane, bool alone) {
   static const int64_t odd[] = {1, 3, 5};
   const int64_t vector = i == 2 ? lane->width : 1;
@@ -85,11 +74,10 @@ static void list_lengths(lengths *all, const falt_rows *rows, int i, const falt_
   }
   const double taps = (double)reach_of(a.taps, a.apart), out = (double)reach_of(a.out, a.step);
   const double reach = taps + out - 1, least = fmin(taps, out), most = fmin(reach, ldexp(least + 64, OCTAVES));
-  const int64_t period = rows->in[i];
-  if (wraps(rows, i) && period % a.unit == 0 && (double)period <= MOST_POINTS && falt_fft_smooth(period / a.unit))
-    add(all, &a, period, a.taps, a.out, true);
+  const int64_t period = falt_fft_period(rows, i, (a.out - 1) * a.step, a.unit, MOST_POINTS);
+  if (period > 0) add(all, &a, period, a.taps, a.out, true);
   if (reach <= MOST_POINTS)
-    add(all, &a, smooth_from(falt_ceil_div((int64_t)reach, a.unit)) * a.unit, a.taps, a.out, false);
+    add(all, &a, falt_fft_smooth_from(falt_ceil_div((int64_t)reach, a.unit)) * a.unit, a.taps, a.out, false);
   for (double n = (double)a.unit; n < 2 * least && n < reach && n <= MOST_POINTS; n *= 2)
     if (n >= 1024 || 4 * n >= least) add_cut(all, &a, (int64_t)n);
   for (int k = 0; k < 3; k++)
@@ -105,19 +93,22 @@ int64_t falt_fft_wgrad_terms(const falt_rows *rows, const falt_fft_wgrad_tile *t
 }
 
 typedef struct search {
+  lengths all[3];
   double images, filters, threads, cache, most, element;
 } search;
 
 /* Multiply-adds of all tiles, as if all threads worked as long as the longest; infinite if the tile does not fit. */
-static double cost_of(const search *s, const candidate *const l[3]) {
+static double cost_of(const void *context, const int at[3]) {
+  const search *s = context;
   double points = 1, rows = 1, blocks = s->filters, terms = s->images, work = ACROSS + MOVING, taps = 1;
   for (int i = 0; i < 3; i++) {
-    points *= (double)l[i]->cut.size;
-    rows *= i < 2 ? (double)l[i]->cut.size : 1;
-    blocks *= (double)l[i]->cut.blocks;
-    terms *= (double)l[i]->cut.parts;
-    taps *= (double)l[i]->cut.block;
-    work += l[i]->work;
+    const candidate *c = &s->all[i].list[at[i]];
+    points *= (double)c->cut.size;
+    rows *= i < 2 ? (double)c->cut.size : 1;
+    blocks *= (double)c->cut.blocks;
+    terms *= (double)c->cut.parts;
+    taps *= (double)c->cut.block;
+    work += c->work;
   }
   const double bytes = s->element * (6.2 * points + taps), kept = 0.6 * s->cache;
   if (points > MOST_POINTS || bytes * s->threads > s->most) return INFINITY;
@@ -130,23 +121,17 @@ static double cost_of(const search *s, const candidate *const l[3]) {
 
 bool falt_fft_wgrad_tile_choose(falt_fft_wgrad_tile *tile, const falt_rows *rows, const falt_fft_lane *lane,
                                 int64_t filters, const falt_device *device, bool deterministic, int64_t most) {
-  lengths all[3];
-  const search s = {.images = (double)rows->batch,
-                    .filters = (double)filters,
-                    .threads = deterministic ? 1 : falt_threads_count(device->threads),
-                    .cache = (double)device->caches.l2,
-                    .most = most < 0 ? INFINITY : (double)most,
-                    .element = (double)rows->lane_size};
-  for (int i = 0; i < 3; i++) list_lengths(&all[i], rows, i, lane, rows->out[0] == 1 && rows->out[1] == 1);
-  tile->work = INFINITY;
-  for (int z = 0; z < all[0].count; z++)
-    for (int y = 0; y < all[1].count; y++)
-      for (int x = 0; x < all[2].count; x++) {
-        const candidate *const l[] = {&all[0].list[z], &all[1].list[y], &all[2].list[x]};
-        const double work = cost_of(&s, l);
-        if (work >= tile->work) continue;
-        tile->work = work;
-        for (int i = 0; i < 3; i++) tile->cut[i] = l[i]->cut;
-      }
-  return isfinite(tile->work);
+  search s = {.images = (double)rows->batch,
+              .filters = (double)filters,
+              .threads = deterministic ? 1 : falt_threads_count(device->threads),
+              .cache = (double)device->caches.l2,
+              .most = most < 0 ? INFINITY : (double)most,
+              .element = (double)rows->lane_size};
+  int best[3], count[3];
+  for (int i = 0; i < 3; i++) list_lengths(&s.all[i], rows, i, lane, rows->out[0] == 1 && rows->out[1] == 1);
+  for (int i = 0; i < 3; i++) count[i] = s.all[i].count;
+  tile->work = falt_fft_cheapest(count, cost_of, &s, best);
+  if (!isfinite(tile->work)) return false;
+  for (int i = 0; i < 3; i++) tile->cut[i] = s.all[i].list[best[i]].cut;
+  return true;
 }
