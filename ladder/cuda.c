@@ -42,7 +42,8 @@ static bool too_long(const ladder_kernel *kernel, const ladder_task *k) {
 const char *ladder_launch_make(const ladder_kernel *kernel, const ladder_task *task, ladder_launch *l) {
   enum { MOST_SHARED = 48 << 10, MOST_THREADS = 1024, MOST_BLOCKS_YZ = 65535 };
   if (too_long(kernel, task)) return "an axis of over 2^31 elements";
-  *l = (ladder_launch){.kernel = {.source = kernel->source, .entry = kernel->entry, .sources = ladder_sources},
+  *l = (ladder_launch){.of = kernel,
+                       .kernel = {.source = kernel->source, .entry = kernel->entry, .sources = ladder_sources},
                        .blocks = {1, 1, 1},
                        .threads = {1, 1, 1}};
   falt_cuda_define(&l->kernel, "STEP=%d", kernel->step);

@@ -8,6 +8,7 @@
 
 /* A kernel made ready for a task, on paper: needs no GPU. */
 typedef struct ladder_launch {
+  const struct ladder_kernel *of;
   falt_cuda_kernel kernel;
   int64_t blocks[3]; /* x, y, z */
   int threads[3];
@@ -31,6 +32,13 @@ typedef struct ladder_kernel {
     LADDER_X_BETWEEN_TO_Y /* `between` in the place of w */
   } operands;
 } ladder_kernel;
+
+/* A kernel of transforms. */
+typedef struct ladder_transform {
+  ladder_kernel kernel;
+  int levels; /* of radix 2 that a thread does in registers; 0: the definition */
+  int pieces; /* segments or tiles of one block; 0: the kernel is of the filter */
+} ladder_transform;
 
 /* The launch of a kernel, or why there is none. */
 const char *ladder_launch_make(const ladder_kernel *kernel, const ladder_task *task, ladder_launch *launch);

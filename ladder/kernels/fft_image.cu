@@ -4,7 +4,7 @@
 //
 // A tile of SIDE x SIDE pixels is transformed along its columns and its rows, multiplied by the conjugate spectrum of
 // the filter and transformed back. The last TAPS_Y - 1 rows and TAPS_X - 1 columns wrap around the tile and are
-// dropped.
+// dropped. The steps are those of fft.cu: each ladder is read on its own.
 
 // Compile-time parameters: STEP (each is compiled separately), TAPS_Y, TAPS_X, SIDE (a power of two), POINTS of a tile,
 // THREADS of a block, TILES of a block (1 or 2), LEVELS: 0 is a DFT by its definition; 1 is radix 2 in shared memory; 3
