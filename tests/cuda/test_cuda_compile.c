@@ -418,39 +418,6 @@ static void test_layer(UNUSED void **state) {
     }
 }
 
-static falt_cuda_kernel pooling(int operation, int taps, int stride, int width) {
-  falt_cuda_kernel k = {.source = "cuda_pooling.cu", .entry = "falt_pooling"};
-  for (int i = 0; i < 2; i++) {
-    falt_cuda_define(&k, "TAPS_%c=%d", "RS"[i], taps);
-    falt_cuda_define(&k, "STRIDE_%c=%d", "HW"[i], stride);
-    falt_cuda_define(&k, "DILATE_%c=1", "RS"[i]);
-    falt_cuda_define(&k, "ELEMENT_%c=unsigned short", "XY"[i]);
-    falt_cuda_define(&k, "TYPE_%c=%d", "XY"[i], FALT_F16);
-  }
-  falt_cuda_define(&k, "OPERATION=%d", operation);
-  falt_cuda_define(&k, "SUM=float");
-  falt_cuda_define(&k, "TINY=0");
-  falt_cuda_define(&k, "ROWS=%d", operation <= FALT_AVGPOOL ? 2 : 1);
-  falt_cuda_define(&k, "PAD_R=1");
-  falt_cuda_define(&k, "PAD_S=1");
-  falt_cuda_define(&k, "COLUMNS=%d", width == 1 ? 4 : 1);
-  falt_cuda_define(&k, "WIDTH=%d", width);
-  falt_cuda_define(&k, "LAST=%d", width > 1);
-  return k;
-}
-
-static void test_pooling(UNUSED void **state) {
-  need_compiler();
-  for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
-    for (int operation = FALT_MAXPOOL; operation <= FALT_BACKWARD_AVGPOOL; operation++) {
-      const int width = operation == FALT_BACKWARD_MAXPOOL ? 4 : 8;
-      const falt_cuda_kernel wide = pooling(operation, 3, 2, width), single = pooling(operation, 3, 2, 1);
-      compile(&wide, architectures[a], operation == FALT_BACKWARD_MAXPOOL ? 200 : 128, 8);
-      if (operation == FALT_MAXPOOL) compile(&single, architectures[a], 96, 0);
-      if (operation == FALT_BACKWARD_MAXPOOL) compile(&single, architectures[a], 160, 0);
-    }
-}
-
 static void test_bad_source(UNUSED void **state) {
   need_compiler();
   falt_cuda_kernel kernel = generic(0, "no_such_type", "float", false, false);
@@ -492,7 +459,6 @@ int main(void) {
       cmocka_unit_test(test_generic),    cmocka_unit_test(test_im2col),     cmocka_unit_test(test_copies),
       cmocka_unit_test(test_rate),       cmocka_unit_test(test_tile),       cmocka_unit_test(test_25d),
       cmocka_unit_test(test_toeplitz),   cmocka_unit_test(test_blocked),    cmocka_unit_test(test_layer),
-      cmocka_unit_test(test_pooling),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
