@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from . import _ops
+from . import _ops, _pools
+from ._transforms import transformed
 
 __all__ = ["avg_pool1d", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
            "conv_transpose3d", "filter2d", "max_pool1d", "max_pool2d", "max_pool3d", "nn", "optimize"]
@@ -100,7 +101,7 @@ def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: 
         raise ValueError(f"activation: {activation!r}; use {', '.join(_UNFUSED)}")
     if residual is not None and single:
         residual = residual.unsqueeze(0)
-    learns = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, w, bias, residual))
+    learns = transformed() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, w, bias, residual)))
     fused = "identity" if learns or ways & 1 else activation
     geometry = (*_geometry(space, stride, padding, dilation, w.shape), groups, _BOUNDARY[padding_mode])
     y = _ops.convolve(x, w, bias, geometry, fused, residual, ways, learns)
@@ -209,7 +210,7 @@ def _max(space: int, input: Any, kernel_size: Any, stride: Any, padding: Any, di
     stride = taps if stride is None or stride == [] else _each(stride, space, "stride")
     dilation = _each(dilation, space, "dilation")
     pads = _windows(x, taps, stride, _each(padding, space, "padding"), dilation, ceil_mode)
-    y = _ops.max_pool(x, taps, stride, pads, dilation)
+    y = _pools.max_pool(x, taps, stride, pads, dilation)
     return y.squeeze(0) if single else y
 
 
@@ -250,7 +251,7 @@ def _avg(space: int, input: Any, kernel_size: Any, stride: Any, padding: Any, ce
         raise NotImplementedError("ceil_mode with count_include_pad and padding, where the last window goes beyond the "
                                   "padding: give count_include_pad=False")
     whole = (count_include_pad and not beyond) or divisor_override is not None
-    y = _ops.avg_pool(x, taps, stride, pads, whole)
+    y = _pools.avg_pool(x, taps, stride, pads, whole)
     if divisor_override is not None:
         y = y * (float(torch.Size(taps).numel()) / divisor_override)
     return y.squeeze(0) if single else y

@@ -152,7 +152,7 @@ class Conv:
         if training:
             if self.learns:
                 planned(BACKWARD_DATA, empty(self.x.shape, self.y, self.w), self.w, self.y, self.layer, (False, 0, False))
-            planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (False, 0, False))
+            planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (self.bias is not None, 0, False))
 
     def directions(self, training: bool) -> dict[str, tuple[Callable, Callable]]:
         """(by faltung, by torch) of each direction that is needed."""
@@ -181,7 +181,8 @@ class Conv:
             return wide.directions(True)[direction][1]().to(self.x.dtype)
 
     def _gradient(self, which: int, ways: int) -> torch.Tensor:
-        return _ops.gradients(self.y, self.x, self.w, self.geometry, [which == 0, which == 1], ways,
+        bias_type = None if self.bias is None else self.bias.dtype
+        return _ops.gradients(self.y, self.x, self.w, self.geometry, [which == 0, which == 1, which == 1], ways, bias_type,
                               True)[which]
 
 

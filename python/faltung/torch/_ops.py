@@ -1,4 +1,4 @@
-"""Operators of torch.library: convolution, its two gradients, pooling and its gradients, each with autograd.
+"""Operators of torch.library: convolution and its gradients, each with its derivatives.
 
 The gradients of a convolution are convolutions of the same three kinds, so every derivative is one.
 """
@@ -8,24 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd import forward_ad
 from torch.library import custom_op
 
-from ._problems import (
-    AVGPOOL,
-    BACKWARD_AVGPOOL,
-    BACKWARD_DATA,
-    BACKWARD_FILTER,
-    BACKWARD_MAXPOOL,
-    FORWARD,
-    MAXPOOL,
-    MEMORY,
-    Layer,
-    check,
-    empty,
-    execute,
-    is_last,
-    order_of,
-)
+from . import _batching
+from ._problems import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, MEMORY, Layer, check, empty, execute, is_last, order_of
+from ._transforms import Operator, keep, transformed
 
 BY_TORCH = {"forward": 1, "data": 2, "weight": 4}  # bits of `ways`: directions that torch computes
 
@@ -47,7 +35,7 @@ def _conv_shape(x: torch.Tensor, w: torch.Tensor, layer: Layer) -> list[int]:
 
 
 @custom_op("faltung::conv", mutates_args=())
-def conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int], pads: Sequence[int],
+def _conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int], pads: Sequence[int],
          dilation: Sequence[int], groups: int, boundary: int, activation: str,
          residual: torch.Tensor | None, ways: int = 0) -> torch.Tensor:
     """activation(conv(x, w) + bias + residual). ways: directions that torch computes, forward among them without
@@ -67,21 +55,21 @@ def _forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, layer:
         return y.contiguous(memory_format=order)
     y = torch.empty(_conv_shape(x, w, layer), dtype=x.dtype, device=x.device, memory_format=order)
     if bias is not None:  # the library's bias is f32, f64 for f64
-        bias = bias.to(torch.float64 if x.dtype == torch.float64 else torch.float32).contiguous()
+        bias = bias.to(_bias_type(x)).contiguous()
     if residual is not None and residual.stride() != y.stride():
         residual = torch.empty_like(y).copy_(residual)
     execute(FORWARD, x, w, y, layer, bias=bias, activation=activation, residual=residual)
     return y
 
 
-@conv.register_fake
+@_conv.register_fake
 def _(x: Any, w: Any, bias: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any, activation: Any,
       residual: Any, ways: Any = 0) -> torch.Tensor:
     return empty(_conv_shape(x, w, _layer(stride, pads, dilation, groups, boundary)), x, w)
 
 
 @custom_op("faltung::conv_data", mutates_args=())
-def conv_data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
+def _conv_data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
               dilation: Sequence[int], groups: int, boundary: int) -> torch.Tensor:
     """The gradient of a convolution's input, which is the transposed convolution."""
     return _data(g, w, size, _layer(stride, pads, dilation, groups, boundary))
@@ -94,92 +82,155 @@ def _data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], layer: Layer) -
     return x
 
 
-@conv_data.register_fake
+@_conv_data.register_fake
 def _(g: Any, w: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any) -> torch.Tensor:
     return empty(size, g, w)
 
 
 @custom_op("faltung::conv_weight", mutates_args=())
-def conv_weight(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
-                dilation: Sequence[int], groups: int, boundary: int, last: bool = False) -> torch.Tensor:
+def _conv_weight(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
+                 dilation: Sequence[int], groups: int, boundary: int, last: bool = False) -> torch.Tensor:
     """The gradient of a convolution's weights; last: with their channels last."""
     return _weight(x, g, size, _layer(stride, pads, dilation, groups, boundary), last)
 
 
-def _weight(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], layer: Layer, last: bool) -> torch.Tensor:
+@custom_op("faltung::conv_weight_bias", mutates_args=())
+def _conv_weight_bias(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
+                      dilation: Sequence[int], groups: int, boundary: int,
+                      last: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
+    """The gradients of a convolution's weights and bias in one pass; the bias's is f32, f64 for f64."""
+    db = torch.empty(size[0], dtype=_bias_type(x), device=x.device)
+    return _weight(x, g, size, _layer(stride, pads, dilation, groups, boundary), last, db), db
+
+
+def _weight(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], layer: Layer, last: bool,
+            bias: torch.Tensor | None = None) -> torch.Tensor:
     check(x, g)
     w = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order_of(x.dim(), last))
-    execute(BACKWARD_FILTER, x, w, g, layer)
+    execute(BACKWARD_FILTER, x, w, g, layer, bias=bias)
     return w
 
 
-@conv_weight.register_fake
+@_conv_weight.register_fake
 def _(x: Any, g: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any,
       last: Any = False) -> torch.Tensor:
     return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order_of(x.dim(), last))
 
 
-def _keep(ctx: Any, inputs: tuple, output: Any) -> None:
-    a, b, *rest = inputs
-    ctx.save_for_backward(a, b)
-    ctx.rest = rest
+@_conv_weight_bias.register_fake
+def _(x: Any, g: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any,
+      last: Any = False) -> tuple[torch.Tensor, torch.Tensor]:
+    w = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order_of(x.dim(), last))
+    return w, torch.empty(size[0], dtype=_bias_type(x), device=x.device)
+
+
+def _bias_type(x: torch.Tensor) -> torch.dtype:
+    """The library's type of a bias."""
+    return torch.float64 if x.dtype == torch.float64 else torch.float32
+
+
+conv, conv_data = Operator(_conv), Operator(_conv_data)
+conv_weight, conv_weight_bias = Operator(_conv_weight), Operator(_conv_weight_bias)
 
 
 def _conv_setup(ctx: Any, inputs: tuple, output: Any) -> None:
     x, w, bias, *geometry, activation, _, ways = inputs
     if activation != "identity":
         raise RuntimeError("activation: fused ones have no gradient; use torch's after the layer")
-    ctx.save_for_backward(x, w)
-    ctx.geometry, ctx.ways, ctx.has_bias = geometry, ways, bias is not None
-    ctx.bias_type = None if bias is None else bias.dtype
+    keep(ctx, x, w)
+    ctx.geometry, ctx.ways, ctx.bias_type = geometry, ways, None if bias is None else bias.dtype
 
 
 def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, needs: Any, ways: int,
-              direct: bool = False) -> tuple:
-    """The gradients of a convolution's input and weights that are needed, each by faltung or by torch. direct: without
-    the operators, where no gradients of the gradients are asked for."""
-    stride, pads, dilation, groups, boundary = geometry
+              bias_type: torch.dtype | None = None, direct: bool = False) -> tuple:
+    """The gradients of a convolution's input, weights and bias that are needed, each by faltung or by torch. bias_type: None
+    if there is no bias. direct: without the operators, where no gradients of the gradients are asked for."""
+    stride, pads, dilation, groups, _ = geometry
     last = is_last(w)
-    g = g.contiguous(memory_format=order_of(x.dim(), last or is_last(x)))
+    if not transformed():
+        g = g.contiguous(memory_format=order_of(x.dim(), last or is_last(x)))
     torch_s = [bool(needs[i] and ways & bit) for i, bit in enumerate((BY_TORCH["data"], BY_TORCH["weight"]))]
-    dx = dw = None
+    biased = bool(needs[2] and bias_type is not None)
+    dx = dw = db = None
     if any(torch_s):
         dx, dw, _ = torch.ops.aten.convolution_backward.default(g, x, w, None, stride, pads[::2], dilation, False,
                                                                 [0] * len(stride), groups, [*torch_s, False])
     if needs[0] and not torch_s[0]:
         dx = _data(g, w, x.shape, _layer(*geometry)) if direct else conv_data(g, w, x.shape, *geometry)
     if needs[1] and not torch_s[1]:
-        dw = _weight(x, g, w.shape, _layer(*geometry), last) if direct else conv_weight(x, g, w.shape, *geometry, last)
-    return dx, dw
+        dw, db = _weight_gradients(g, x, w.shape, geometry, last, biased, direct)
+    if biased:
+        db = g.sum((0, *range(2, g.dim())), dtype=bias_type) if db is None else db.to(bias_type)
+    return dx, dw, db
 
 
-def _bias_gradient(ctx: Any, g: torch.Tensor) -> torch.Tensor | None:
-    if not ctx.has_bias or not ctx.needs_input_grad[2]:
-        return None
-    return g.sum((0, *range(2, g.dim())), dtype=ctx.bias_type)
+def _weight_gradients(g: torch.Tensor, x: torch.Tensor, size: Any, geometry: Any, last: bool, biased: bool,
+                      direct: bool) -> tuple:
+    """(dw, db), db None unless biased."""
+    if not direct:
+        return conv_weight_bias(x, g, size, *geometry, last) if biased else (conv_weight(x, g, size, *geometry, last), None)
+    db = torch.empty(size[0], dtype=_bias_type(x), device=x.device) if biased else None
+    return _weight(x, g, size, _layer(*geometry), last, db), db
 
 
 def _conv_backward(ctx: Any, g: torch.Tensor) -> tuple:
     x, w = ctx.saved_tensors
     needs = ctx.needs_input_grad
-    dx, dw = gradients(g, x, w, ctx.geometry, needs, ctx.ways)
-    return (dx, dw, _bias_gradient(ctx, g), None, None, None, None, None, None, g if needs[9] else None, None)
+    dx, dw, db = gradients(g, x, w, ctx.geometry, needs, ctx.ways, ctx.bias_type)
+    return (dx, dw, db, None, None, None, None, None, None, g if needs[9] else None, None)
+
+
+def _conv_jvp(ctx: Any, tx: Any, tw: Any, tb: Any, *rest: Any) -> torch.Tensor:
+    """The tangents that there are: zeros stand for tensors without one."""
+    x, w = ctx.saved_tensors
+    return (conv(tx, w, None, *ctx.geometry, "identity", rest[6], 0)
+            + conv(x, tw, tb, *ctx.geometry, "identity", None, ctx.ways))
+
+
+def _keep(ctx: Any, inputs: tuple, output: Any) -> None:
+    keep(ctx, *inputs[:2])
+    ctx.size, ctx.geometry = inputs[2], inputs[3:8]
 
 
 def _data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
     g, w = ctx.saved_tensors
-    geometry = ctx.rest[1:]
-    dg = conv(gx, w, None, *geometry, "identity", None) if ctx.needs_input_grad[0] else None
-    dw = conv_weight(gx, g, w.shape, *geometry) if ctx.needs_input_grad[1] else None
+    dg = conv(gx, w, None, *ctx.geometry, "identity", None, 0) if ctx.needs_input_grad[0] else None
+    dw = conv_weight(gx, g, w.shape, *ctx.geometry, False) if ctx.needs_input_grad[1] else None
     return (dg, dw, *(None,) * 6)
 
 
-def _weight_backward(ctx: Any, gw: torch.Tensor) -> tuple:
+def _data_jvp(ctx: Any, tg: torch.Tensor, tw: torch.Tensor, *_: None) -> torch.Tensor:
+    g, w = ctx.saved_tensors
+    return conv_data(tg, w, ctx.size, *ctx.geometry) + conv_data(g, tw, ctx.size, *ctx.geometry)
+
+
+def _weight_backward(ctx: Any, gw: torch.Tensor, gb: torch.Tensor | None = None) -> tuple:
+    """dw and db are linear in g, whose gradient is the convolution with gw and the bias gb."""
     x, g = ctx.saved_tensors
-    geometry = ctx.rest[1:6]
-    dx = conv_data(g, gw, x.shape, *geometry) if ctx.needs_input_grad[0] else None
-    dg = conv(x, gw, None, *geometry, "identity", None) if ctx.needs_input_grad[1] else None
+    dx = conv_data(g, gw, x.shape, *ctx.geometry) if ctx.needs_input_grad[0] else None
+    dg = conv(x, gw, gb, *ctx.geometry, "identity", None, 0) if ctx.needs_input_grad[1] else None
     return (dx, dg, *(None,) * 7)
+
+
+def _weight_jvp(ctx: Any, tx: torch.Tensor, tg: torch.Tensor, *_: None) -> torch.Tensor:
+    x, g = ctx.saved_tensors
+    return conv_weight(tx, g, ctx.size, *ctx.geometry, False) + conv_weight(x, tg, ctx.size, *ctx.geometry, False)
+
+
+def _weight_bias_jvp(ctx: Any, tx: torch.Tensor, tg: torch.Tensor, *_: None) -> tuple:
+    x, g = ctx.saved_tensors
+    dw, db = conv_weight_bias(x, tg, ctx.size, *ctx.geometry, False)
+    return conv_weight(tx, g, ctx.size, *ctx.geometry, False) + dw, db
+
+
+conv.derivatives(_conv_setup, _conv_backward, _conv_jvp)
+conv_data.derivatives(_keep, _data_backward, _data_jvp)
+conv_weight.derivatives(_keep, _weight_backward, _weight_jvp)
+conv_weight_bias.derivatives(_keep, _weight_backward, _weight_bias_jvp)
+conv.batches(_batching.convolution(_conv))
+conv_data.batches(_batching.data_gradient(_conv_data))
+conv_weight.batches(_batching.weight_gradient(_conv_weight))
+conv_weight_bias.batches(_batching.weight_gradient(_conv_weight_bias))
 
 
 class Direct(torch.autograd.Function):
@@ -189,8 +240,7 @@ class Direct(torch.autograd.Function):
     def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor, bias: Any, residual: Any, layer: Layer, ways: int) -> torch.Tensor:
         """Sums alone: activations that have gradients are torch's."""
         ctx.save_for_backward(x, w)
-        ctx.layer, ctx.ways, ctx.has_bias = layer, ways, bias is not None
-        ctx.bias_type = None if bias is None else bias.dtype
+        ctx.layer, ctx.ways, ctx.bias_type = layer, ways, None if bias is None else bias.dtype
         return _named("faltung::conv", _forward, x, w, bias, layer, "identity", residual, ways)
 
     @staticmethod
@@ -200,8 +250,8 @@ class Direct(torch.autograd.Function):
         needs, layer = ctx.needs_input_grad, ctx.layer
         geometry = (layer.stride, layer.pads, layer.dilation, layer.groups, layer.boundary)
         direct = not torch.is_grad_enabled() and bare(g)
-        dx, dw = _named("faltung::conv_backward", gradients, g, x, w, geometry, needs, ctx.ways, direct)
-        return dx, dw, _bias_gradient(ctx, g), g if needs[3] else None, None, None
+        dx, dw, db = _named("faltung::conv_backward", gradients, g, x, w, geometry, needs, ctx.ways, ctx.bias_type, direct)
+        return dx, dw, db, g if needs[3] else None, None, None
 
 
 def _named(name: str, call: Any, *arguments: Any) -> Any:
@@ -216,7 +266,7 @@ def bare(x: torch.Tensor) -> bool:
     """Whether a tensor is memory, and nothing watches what is done with it: no compiler, transform or mode."""
     return (not torch.compiler.is_compiling() and type(x) in MEMORY and not x.is_meta
             and not torch._C._len_torch_dispatch_stack() and torch._C._functorch.peek_interpreter_stack() is None
-            and not torch._C._get_tracing_state())
+            and forward_ad._current_level < 0 and not torch._C._get_tracing_state())
 
 
 def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, geometry: tuple, activation: str,
@@ -227,125 +277,3 @@ def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, geomet
     if learns:
         return Direct.apply(x, w, bias, residual, _kept(*geometry), ways)
     return _named("faltung::conv", _forward, x, w, bias, _kept(*geometry), activation, residual, ways)
-
-
-conv.register_autograd(_conv_backward, setup_context=_conv_setup)
-conv_data.register_autograd(_data_backward, setup_context=_keep)
-conv_weight.register_autograd(_weight_backward, setup_context=_keep)
-
-
-# --------------------------------------------------------------------------------------------------- pooling
-
-
-def _pool_layer(taps: Any, stride: Any, pads: Any, dilation: Any, count_pad: bool = False) -> Layer:
-    return Layer(stride, pads, dilation, 1, 0, taps, count_pad)
-
-
-@custom_op("faltung::max_pool", mutates_args=())
-def max_pool(x: torch.Tensor, taps: Sequence[int], stride: Sequence[int], pads: Sequence[int],
-             dilation: Sequence[int]) -> torch.Tensor:
-    """The largest element of each window."""
-    check(x)
-    layer = _pool_layer(taps, stride, pads, dilation)
-    y = empty([*x.shape[:2], *layer.output_size(x.shape, taps)], x)
-    execute(MAXPOOL, x, None, y, layer)
-    return y
-
-
-@max_pool.register_fake
-def _(x: Any, taps: Any, stride: Any, pads: Any, dilation: Any) -> torch.Tensor:
-    return empty([*x.shape[:2], *_pool_layer(taps, stride, pads, dilation).output_size(x.shape, taps)], x)
-
-
-@custom_op("faltung::max_pool_data", mutates_args=())
-def max_pool_data(x: torch.Tensor, g: torch.Tensor, taps: Sequence[int], stride: Sequence[int], pads: Sequence[int],
-                  dilation: Sequence[int]) -> torch.Tensor:
-    """The gradient of max pooling's input."""
-    check(x, g)
-    dx = torch.empty_like(x)
-    if dx.stride() != x.stride():
-        x = torch.empty_like(dx).copy_(x)
-    execute(BACKWARD_MAXPOOL, x, None, g, _pool_layer(taps, stride, pads, dilation), shape=dx)
-    return dx
-
-
-@max_pool_data.register_fake
-def _(x: Any, g: Any, taps: Any, stride: Any, pads: Any, dilation: Any) -> torch.Tensor:
-    return torch.empty_like(x)
-
-
-def _max_backward(ctx: Any, g: torch.Tensor) -> tuple:
-    return (max_pool_data(ctx.saved_tensors[0], g, *ctx.rest), None, None, None, None)
-
-
-def _max_setup(ctx: Any, inputs: tuple, output: Any) -> None:
-    ctx.save_for_backward(inputs[0])
-    ctx.rest = inputs[1:]
-
-
-def _max_data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
-    """The output's gradient goes to the elements that were the largest: gx is looked up there."""
-    x, _ = ctx.saved_tensors
-    taps, stride, pads, dilation = ctx.rest
-    space = len(taps)
-    pad = [p for i in reversed(range(space)) for p in pads[2 * i: 2 * i + 2]]
-    padded = torch.nn.functional.pad(x, pad, value=float("-inf"))
-    pool = (torch.nn.functional.max_pool1d, torch.nn.functional.max_pool2d, torch.nn.functional.max_pool3d)[space - 1]
-    _, places = pool(padded.detach(), taps, stride, 0, dilation, False, True)
-    found = torch.nn.functional.pad(gx, pad).flatten(2).gather(2, places.flatten(2)).view(places.shape)
-    return (torch.zeros_like(x) if ctx.needs_input_grad[0] else None, found, None, None, None, None)
-
-
-max_pool.register_autograd(_max_backward, setup_context=_max_setup)
-max_pool_data.register_autograd(_max_data_backward, setup_context=_keep)
-
-
-@custom_op("faltung::avg_pool", mutates_args=())
-def avg_pool(x: torch.Tensor, taps: Sequence[int], stride: Sequence[int], pads: Sequence[int],
-             count_pad: bool) -> torch.Tensor:
-    """The mean of each window."""
-    check(x)
-    layer = _pool_layer(taps, stride, pads, [1] * len(taps), count_pad)
-    y = empty([*x.shape[:2], *layer.output_size(x.shape, taps)], x)
-    execute(AVGPOOL, x, None, y, layer)
-    return y
-
-
-@avg_pool.register_fake
-def _(x: Any, taps: Any, stride: Any, pads: Any, count_pad: Any) -> torch.Tensor:
-    return empty([*x.shape[:2], *_pool_layer(taps, stride, pads, [1] * len(taps)).output_size(x.shape, taps)], x)
-
-
-@custom_op("faltung::avg_pool_data", mutates_args=())
-def avg_pool_data(g: torch.Tensor, size: Sequence[int], taps: Sequence[int], stride: Sequence[int], pads: Sequence[int],
-                  count_pad: bool) -> torch.Tensor:
-    """The gradient of average pooling's input."""
-    check(g)
-    dx = empty(size, g)
-    execute(BACKWARD_AVGPOOL, dx, None, g, _pool_layer(taps, stride, pads, [1] * len(taps), count_pad))
-    return dx
-
-
-@avg_pool_data.register_fake
-def _(g: Any, size: Any, taps: Any, stride: Any, pads: Any, count_pad: Any) -> torch.Tensor:
-    return empty(size, g)
-
-
-def _avg_setup(ctx: Any, inputs: tuple, output: Any) -> None:
-    ctx.size, ctx.rest = inputs[0].shape, inputs[1:]
-
-
-def _avg_backward(ctx: Any, g: torch.Tensor) -> tuple:
-    return (avg_pool_data(g, ctx.size, *ctx.rest), None, None, None, None)
-
-
-def _avg_data_setup(ctx: Any, inputs: tuple, output: Any) -> None:
-    ctx.rest = inputs[2:]
-
-
-def _avg_data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
-    return (avg_pool(gx, *ctx.rest), None, None, None, None, None)
-
-
-avg_pool.register_autograd(_avg_backward, setup_context=_avg_setup)
-avg_pool_data.register_autograd(_avg_data_backward, setup_context=_avg_data_setup)

@@ -134,6 +134,7 @@ def test_opcheck():
     torch.library.opcheck(op.conv.default, (x, w, b, *geometry, "identity", None))
     torch.library.opcheck(op.conv_data.default, (g, w, [2, 4, 6, 7], *geometry))
     torch.library.opcheck(op.conv_weight.default, (x, g, [6, 2, 3, 3], *geometry))
+    torch.library.opcheck(op.conv_weight_bias.default, (x, g, [6, 2, 3, 3], *geometry))
     torch.library.opcheck(op.max_pool.default, (x, [2, 2], [2, 2], [0] * 4, [1, 1]))
     torch.library.opcheck(op.avg_pool.default, (x, [2, 2], [2, 2], [0] * 4, True))
 
