@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import _arrays
 from .._filter import Kernel, run
+from ._rate import layers, residues
 
 # upfirdn's modes that are boundaries of the library; the others extend the array
 _EDGES = {"constant": 0, "edge": 1, "symmetric": 2, "reflect": 3, "wrap": 4}
@@ -58,8 +59,11 @@ def _by_host(h: np.ndarray, x: np.ndarray, shape: list[int], up: int, down: int,
     if mode in _MADE:
         begin = -(-h.size // up) + 1
         x, mode = _extended(x.astype(dtype), axis, begin, mode), "constant"
-    out = np.empty(shape, dtype)
     x = np.ascontiguousarray(x, dtype)
+    made = _by_layers(h.astype(dtype), x, shape, up, down, axis, _EDGES[mode], float(cval), begin)
+    if made is not None:
+        return made
+    out = np.empty(shape, dtype)
     _polyphase(_arrays.Numpy, h.astype(dtype), x, out, up, down, axis, _EDGES[mode], float(cval), begin)
     return out
 
@@ -86,17 +90,26 @@ def _polyphase(library: Any, h: np.ndarray, x: Any, out: Any, up: int, down: int
     period = up // math.gcd(up, down)
     step = period * down // up
     source = library.view(x)
-    for r in range(min(period, out.shape[axis])):
-        place, phase = divmod(r * down, up)
-        taps = np.ascontiguousarray(h[phase::up][::-1])
+    for r, residue in enumerate(residues(h, up, down, begin)[: out.shape[axis]]):
         index = [slice(None)] * out.ndim
         index[axis] = slice(r, None, period)
-        residue = out[tuple(index)]
-        if not taps.size:
-            residue[...] = 0
+        part = out[tuple(index)]
+        if not residue.taps.size:
+            part[...] = 0
             continue
-        kernel = Kernel(taps, (axis,), (taps.size - 1 - place - begin,), ((edge, edge),), value, (step,))
-        run(library, source, library.view(residue), kernel)
+        kernel = Kernel(residue.taps, (axis,), (-residue.start,), ((edge, edge),), value, (step,))
+        run(library, source, library.view(part), kernel)
+
+
+def _by_layers(h: np.ndarray, x: np.ndarray, shape: list[int], up: int, down: int, axis: int, edge: int, value: float,
+               begin: int) -> np.ndarray | None:
+    """The outputs by one layer for 16 residues; None where that is not the way."""
+    if up // math.gcd(up, down) < 2 or (edge == 0 and value):
+        return None
+    lines = np.moveaxis(x, axis, -1)
+    size = (*lines.shape[:-1], shape[axis])
+    made = layers(h, lines, size, up, down, edge, begin)
+    return None if made is None else np.ascontiguousarray(np.moveaxis(made, -1, axis))
 
 
 def _extended(x: np.ndarray, axis: int, width: int, mode: str) -> np.ndarray:
