@@ -101,6 +101,9 @@ def test_sepfir2d(random):
     for module in (ours, theirs):
         with pytest.raises(TypeError, match="according to the rule 'safe'"):
             module.sepfir2d(x, np.array(taps), [1.0])
+    for dtype in ("?", "u1", "i1", "u2", "i2", ">i2", "f2", "i4", "u8", ">f4", ">f8"):
+        x = (random.random((9, 8)) * 50).astype(dtype)
+        same(ours.sepfir2d(x, taps, [1.0]), theirs.sepfir2d(x, taps, [1.0]), 1e-5)
 
 
 def test_choice_has_a_reason(random):

@@ -85,7 +85,10 @@ def _once(library: Any, array: Any, dtype: np.dtype, one: Pass, cval: float, out
         return library.cast(sums / float(one.divide), out_dtype)
     if 0 in array.shape:
         return library.cast(array, out_dtype)
-    wide = array if dtype.name in _arrays.CODE_OF and dtype.kind != "b" else library.cast(array, np.dtype(np.float64))
+    if dtype.name in _arrays.CODE_OF and dtype.kind != "b":
+        wide = array if dtype.isnative else library.cast(array, dtype.newbyteorder("="))
+    else:
+        wide = library.cast(array, np.dtype(np.float64))
     sums = _run(library, wide, kernel, np.float64, tuple(array.shape), F64, None, None)
     if dtype.kind in "iu" and cval == int(cval) and library is _arrays.Numpy:
         np.rint(sums, sums)  # sums of integers are integers, whatever solver adds them

@@ -232,7 +232,7 @@ def sepfir2d(input: Any, hrow: Any, hcol: Any) -> Any:
         raise ValueError("object too deep for desired array")
     if row.size % 2 == 0 or column.size % 2 == 0:
         raise ValueError("hrow and hcol must be odd length")
-    dtype = np.result_type(x, np.float32 if x.dtype.char in "fF" else np.float64)
+    dtype = np.result_type(x, np.float32)
     for given, taps in ((hrow, row), (hcol, column)):
         if hasattr(given, "dtype") and not np.can_cast(taps.dtype, dtype):  # lists take the input's type
             raise TypeError(f"Cannot cast array data from {taps.dtype!r} to {dtype!r} according to the rule 'safe'")
