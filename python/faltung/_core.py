@@ -99,7 +99,7 @@ def _finish(library: Any, x: Any, array: Any, kernel: Kernel, shape: tuple[int, 
     return out
 
 
-def _native(library: Any, array: Any, view: Any) -> tuple:
+def _native(library: Any, array: Any, view: Any) -> tuple[Any, ...]:
     """An array of a type that the library has: bytes in the machine's order, integers of 64 bits as f64."""
     dtype = getattr(array, "dtype", None)
     if library.name not in ("numpy", "cupy", "jax") or dtype is None or dtype.kind not in "iuf" or dtype.itemsize > 8:

@@ -39,7 +39,7 @@ class Device:
             lib.falt_device_destroy(self.handle)
 
 
-_devices: dict[tuple, Device] = {}
+_devices: dict[tuple[Any, ...], Device] = {}
 _lock = threading.Lock()
 
 
@@ -53,7 +53,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _kept(key: tuple, make) -> Device:
+def _kept(key: tuple[Any, ...], make) -> Device:
     device = _devices.get(key)
     if device is None:
         with _lock:

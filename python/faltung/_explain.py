@@ -50,7 +50,7 @@ class Verdict:
     message: str
 
 
-class Explanation(list):
+class Explanation(list[Any]):
     """The candidates of a problem, best first; `chosen` is the planner's choice, `str` a table."""
 
     def __init__(self, problem: Problem, candidates: list[Candidate]):

@@ -169,7 +169,7 @@ def _offsets(source: View, target: View, loops: list[int], begin: list[int]) -> 
     return found
 
 
-def _roles(source: View, target: View, kernel: Kernel) -> tuple[list[int], tuple, list[int]]:
+def _roles(source: View, target: View, kernel: Kernel) -> tuple[list[int], tuple[Any, ...], list[int]]:
     """(spatial axes, (batch axis, channel axis), axes of the pieces): at most 3, 2 and the rest."""
     def step(axis: int) -> int:
         return abs(source.strides[axis])
@@ -198,7 +198,7 @@ def trim(kernel: Kernel, source: Sequence[int], target: Sequence[int]) -> Kernel
         return kernel
     kept = [i for i in range(taps.ndim) if i not in idle] or [taps.ndim - 1]
 
-    def pick(values: tuple) -> tuple:
+    def pick(values: tuple[Any, ...]) -> tuple:
         return tuple(values[i] for i in kept) if values else values
 
     return kernel._replace(taps=taps.reshape(pick(taps.shape)), axes=pick(kernel.axes), before=pick(kernel.before),
@@ -223,7 +223,7 @@ def is_plain_value(kernel: Kernel) -> bool:
     return bool(abs(kernel.value) < 3e38) or all(pair != (0, 0) for pair in kernel.boundary)
 
 
-def _padded(library: Any, array: Any, kernel: Kernel, shape: tuple) -> tuple[Any, Kernel]:
+def _padded(library: Any, array: Any, kernel: Kernel, shape: tuple[Any, ...]) -> tuple[Any, Kernel]:
     """The array as floats with the constant around it, and the filter that begins there."""
     host = library.host(array)
     dtype = np.float32 if host.dtype == np.float32 and not math.isfinite(kernel.value) else np.float64

@@ -35,7 +35,7 @@ class _Lease:
         self.workspace, self.owner = _arrays.aligned(bytes_) if bytes_ else (None, None)
 
 
-def interruptible(device: Device, call: Callable[[list], int]) -> None:
+def interruptible(device: Device, call: Callable[[list[Any]], int]) -> None:
     """call(stop) in a thread of its own while the main thread waits: Ctrl-C fills stop, cancels the call and raises
     KeyboardInterrupt. In other threads, which Python never interrupts, it is called at once."""
     stop: list[bool] = []
@@ -80,7 +80,7 @@ class Plan:
         self.device = device
         self.problem = problem
 
-        def create(_stop: list | None = None) -> int:
+        def create(_stop: list[Any] | None = None) -> int:
             return lib.falt_plan_create(handle, device.handle, problem.struct, problem.budget, values)
 
         if problem.budget is not None and problem.budget.tune_seconds > 0:
@@ -91,8 +91,8 @@ class Plan:
         self.workspace: int = lib.falt_plan_workspace(handle)
         self.long = problem.work > LONG_WORK and device.kind == "cpu"
         self._leases: list[_Lease] = []
-        self._specs: dict[str, tuple] = {}
-        self._one: tuple | None = None
+        self._specs: dict[str, tuple[Any, ...]] = {}
+        self._one: tuple[Any, ...] | None = None
         reads, self._writes, described = ROLES[problem.struct.operation]
         self._reads = [name for name in reads if lib.falt_plan_bytes(handle, name.encode())]
         self._output = self._spec(described)
@@ -138,7 +138,7 @@ class Plan:
                 check(self._execute(lease.address, []) if status == CANCELLED else status)
         self._leases.append(lease)
 
-    def _execute(self, address: int, stop: list) -> int:
+    def _execute(self, address: int, stop: list[Any]) -> int:
         """Executes; once more after the Ctrl-C that ended another call on the device, unless that was in place."""
         operands = Operands.from_address(address)
         in_place = operands.residual is not None and operands.residual == operands.output
@@ -148,7 +148,7 @@ class Plan:
             status = lib.falt_execute(self._handle, address)
         return status
 
-    def _spec(self, name: str) -> tuple:
+    def _spec(self, name: str) -> tuple[Any, ...]:
         """(code, shape, strides, numpy dtype) of a tensor's array."""
         spec = self._specs.get(name)
         if spec is None:
@@ -238,7 +238,7 @@ class Plan:
         self.run(_arrays.address_of(array), None, _arrays.address_of(out))
         return out
 
-    def _only(self) -> tuple:
+    def _only(self) -> tuple[Any, ...]:
         """Types, shapes and byte strides of input and output, if the plan reads and writes nothing else."""
         if self.device.kind != "cpu" or self._reads != ["input"] or self._writes != "output":
             return ()

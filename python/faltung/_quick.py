@@ -13,7 +13,7 @@ from ._plan import Cache, Plan
 from ._settings import current
 
 KEY_BYTES = 4096  # larger filters are looked up by the function itself
-_Function = TypeVar("_Function", bound=Callable)
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 _VALUES = (bool, int, float, complex, type)
 _calls = Cache()
 _local = threading.local()
@@ -104,7 +104,7 @@ def _none() -> None:
     return None
 
 
-def _watched(key: tuple, function: Callable, x: np.ndarray, arguments: tuple, named: dict) -> Any:
+def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, arguments: tuple, named: dict[Any, Any]) -> Any:
     """Calls the function; keeps the plan if one execution from x into the result was all."""
     outer, _local.seen = getattr(_local, "seen", None), []
     try:

@@ -241,8 +241,9 @@ def _gradient(input: Any, axis: int, output: Any, mode: Any, cval: float, smooth
     return item.deliver(_passes.chain(item, passes, cval))
 
 
-def generic_laplace(input: Any, derivative2: Callable, output: Any = None, mode: Any = "reflect", cval: float = 0.0,
-                    extra_arguments: tuple = (), extra_keywords: dict | None = None, *, axes: Any = None) -> Any:
+def generic_laplace(input: Any, derivative2: Callable[..., Any], output: Any = None, mode: Any = "reflect", cval: float = 0.0,
+                    extra_arguments: tuple[Any, ...] = (), extra_keywords: dict[Any, Any] | None = None, *,
+                    axes: Any = None) -> Any:
     """The sum of second derivatives that derivative2(input, axis, output, mode, cval, ...) computes.
 
     As scipy.ndimage.generic_laplace.
@@ -272,7 +273,7 @@ def laplace(input: Any, output: Any = None, mode: Any = "reflect", cval: float =
     return generic_laplace(input, derivative2, output, mode, cval, axes=axes)
 
 
-def _orders(dimensions: int, axes: tuple[int, ...], axis: int, order: int, sigma: Any) -> dict:
+def _orders(dimensions: int, axes: tuple[int, ...], axis: int, order: int, sigma: Any) -> dict[Any, Any]:
     """gaussian_filter's arguments for the derivative along one of the axes."""
     return {"sigma": each(sigma, len(axes)), "order": [order if a == axis else 0 for a in axes], "axes": axes}
 
@@ -295,9 +296,9 @@ def gaussian_laplace(input: Any, sigma: Any, output: Any = None, mode: Any = "re
     return generic_laplace(input, derivative2, output, mode, cval, extra_keywords=kwargs, axes=axes)
 
 
-def generic_gradient_magnitude(input: Any, derivative: Callable, output: Any = None, mode: Any = "reflect",
-                               cval: float = 0.0, extra_arguments: tuple = (), extra_keywords: dict | None = None, *,
-                               axes: Any = None) -> Any:
+def generic_gradient_magnitude(input: Any, derivative: Callable[..., Any], output: Any = None, mode: Any = "reflect",
+                               cval: float = 0.0, extra_arguments: tuple[Any, ...] = (),
+                               extra_keywords: dict[Any, Any] | None = None, *, axes: Any = None) -> Any:
     """The root of the sum of squares of what derivative(input, axis, output, mode, cval, ...) computes.
 
     As scipy.ndimage.generic_gradient_magnitude.

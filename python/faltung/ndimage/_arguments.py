@@ -25,7 +25,7 @@ def mode_code(mode: Any) -> int:
         raise RuntimeError("boundary mode not supported") from None
 
 
-def each(value: Any, count: int) -> list:
+def each(value: Any, count: int) -> list[Any]:
     """The value of each axis: a sequence as it is, anything else repeated."""
     if isinstance(value, str) or not np.iterable(value):
         return [value] * count

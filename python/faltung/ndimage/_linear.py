@@ -40,7 +40,7 @@ def linear(library: Any, array: Any, dtype: np.dtype, kernel: Kernel, out_dtype:
     return cut(library, sums, out_dtype)
 
 
-def _run(library: Any, array: Any, kernel: Kernel, taps: type, shape: tuple, code: int, dtype: Any, into: Any) -> Any:
+def _run(library: Any, array: Any, kernel: Kernel, taps: type, shape: tuple[Any, ...], code: int, dtype: Any, into: Any) -> Any:
     kernel = kernel._replace(taps=np.ascontiguousarray(kernel.taps, taps))
     direct = into is not None and library is _arrays.Numpy and is_plain_value(kernel)
     if direct and type(into) is np.ndarray and into.dtype == dtype == _arrays.DTYPES[code]:
@@ -97,7 +97,7 @@ def _settle(sums: np.ndarray, array: np.ndarray, kernel: Kernel) -> None:
         sums[places] = line_order(array, kernel, places) if one else _box_order(array, kernel, places)
 
 
-def line_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:
+def line_order(array: np.ndarray, kernel: Kernel, places: tuple[Any, ...]) -> np.ndarray:
     """scipy's sum along one axis: the centre first, then pairs from the outside if the taps are (anti)symmetric."""
     taps = kernel.taps
     size, middle = taps.size, taps.size // 2
@@ -119,7 +119,7 @@ def line_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:
     return total
 
 
-def _along(array: np.ndarray, kernel: Kernel, places: tuple) -> Callable[[int], np.ndarray]:
+def _along(array: np.ndarray, kernel: Kernel, places: tuple[Any, ...]) -> Callable[[int], np.ndarray]:
     """What tap j of a filter along one axis sees from each place, as doubles."""
     if not array.flags.c_contiguous:
         return lambda j: _gather(array, kernel, places, (j,))
@@ -140,7 +140,7 @@ def _along(array: np.ndarray, kernel: Kernel, places: tuple) -> Callable[[int], 
     return at
 
 
-def _box_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:
+def _box_order(array: np.ndarray, kernel: Kernel, places: tuple[Any, ...]) -> np.ndarray:
     """scipy's sum over several axes: tap after tap, zeros left out."""
     total = np.zeros(len(places[0]))
     for index in np.argwhere(np.abs(kernel.taps) > np.finfo(float).eps):
@@ -148,7 +148,7 @@ def _box_order(array: np.ndarray, kernel: Kernel, places: tuple) -> np.ndarray:
     return total
 
 
-def _gather(array: np.ndarray, kernel: Kernel, places: tuple, tap: tuple[int, ...]) -> np.ndarray:
+def _gather(array: np.ndarray, kernel: Kernel, places: tuple[Any, ...], tap: tuple[int, ...]) -> np.ndarray:
     """What a tap sees from each place, as doubles."""
     index, outside = list(places), None
     for axis, before, boundary, j in zip(kernel.axes, kernel.before, kernel.boundary, tap):

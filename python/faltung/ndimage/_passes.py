@@ -136,7 +136,7 @@ def _parts(item: Input, function: Any) -> Any:
 
 
 def _chain_by_parts(item: Input, passes: list[Pass], cval: Any) -> Any:
-    def both(real: Any, imag: Any, part: np.dtype) -> tuple:
+    def both(real: Any, imag: Any, part: np.dtype) -> tuple[Any, ...]:
         for one in passes:
             dtype = item.library.type_of(real)
             real = _once(item.library, real, dtype, one, float(np.real(cval)), part)

@@ -53,7 +53,7 @@ class _Step:
         self.kernel = one.kernel(cval)._replace(before=(before,))
 
 
-def chain(item: Any, passes: list, cval: float) -> np.ndarray | None:
+def chain(item: Any, passes: list[Any], cval: float) -> np.ndarray | None:
     """The passes' result, of the input's type; None for arrays, types and filters that are not for slabs."""
     array, dtype = item.array, item.dtype
     if item.library is not Numpy or dtype != item.out_dtype or not dtype.isnative or array.size < LEAST:
@@ -124,7 +124,7 @@ def _in_threads(count: int, work: Callable[[], None], end: Callable[[], None]) -
         raise failures[0]
 
 
-def _divided_at_last(steps: list) -> list:
+def _divided_at_last(steps: list[Any]) -> list:
     """Means in f64 as sums that are divided once, after the last pass; the constant beyond is one of sums then."""
     if not any(one.divide for one, _, _ in steps):
         return steps
@@ -136,7 +136,7 @@ def _divided_at_last(steps: list) -> list:
     return [*found[:-1], (one._replace(divide=product), stage, cval)]
 
 
-def _slab(array: np.ndarray, out: np.ndarray, rows: tuple[int, int], steps: list, room: _Room) -> None:
+def _slab(array: np.ndarray, out: np.ndarray, rows: tuple[int, int], steps: list[Any], room: _Room) -> None:
     """The passes of rows [begin, end) of the result; those before the pass along the rows take what it reads, too."""
     begin, end = low, high = rows
     for one, _, _ in steps:

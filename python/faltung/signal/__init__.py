@@ -90,7 +90,7 @@ def _on_gpu(library: Any, x: Any, h: np.ndarray, mode: str, swap: bool) -> Any:
     return _sums(library, x, h, *_frame(mode, tuple(x.shape), h.shape))
 
 
-def _sums(library: Any, x: Any, h: np.ndarray, start: tuple, size: tuple, boundary: int = 0, value: Any = 0) -> Any:
+def _sums(library: Any, x: Any, h: np.ndarray, start: tuple[Any, ...], size: tuple, boundary: int = 0, value: Any = 0) -> Any:
     """As `part`, on the array's device."""
     if library is _arrays.Numpy:
         return part(x, h, start, size, boundary, value)
@@ -271,7 +271,7 @@ def _axes(x: np.ndarray, h: np.ndarray, mode: str, axes: Any) -> tuple[np.ndarra
     return x, h, found
 
 
-def _centred(full: np.ndarray, a: tuple, b: tuple, mode: str, axes: list[int]) -> np.ndarray:
+def _centred(full: np.ndarray, a: tuple[Any, ...], b: tuple, mode: str, axes: list[int]) -> np.ndarray:
     if mode == "full":
         return full
     sizes = [full.shape[i] if i not in axes and mode == "valid" else a[i] if mode == "same" else a[i] - b[i] + 1
@@ -324,7 +324,7 @@ def choose_conv_method(in1: Any, in2: Any, mode: str = "full", measure: bool = F
     return Method(name, reason), times
 
 
-def _plane(in1: Any, in2: Any, mode: Any, boundary: Any, fillvalue: Any, name: str) -> tuple:
+def _plane(in1: Any, in2: Any, mode: Any, boundary: Any, fillvalue: Any, name: str) -> tuple[Any, ...]:
     """(library, array, array, likeness of results, are they swapped, boundary, constant) of a function of two axes."""
     library, x, h, like = _pair(in1, in2)
     if not x.ndim == h.ndim == 2:

@@ -69,7 +69,7 @@ def _state(zi: np.ndarray | None, x: np.ndarray, axis: int, order: int) -> np.nd
     return np.broadcast_to(zi, shape)
 
 
-def _forward(b: np.ndarray, a: np.ndarray, x: np.ndarray, state: Any, order: int) -> tuple:
+def _forward(b: np.ndarray, a: np.ndarray, x: np.ndarray, state: Any, order: int) -> tuple[Any, ...]:
     """The full convolution: its beginning is the result, its end the state."""
     taps = b.reshape((1,) * (x.ndim - 1) + b.shape)
     size = (*x.shape[:-1], x.shape[-1] + len(b) - 1)
@@ -79,7 +79,7 @@ def _forward(b: np.ndarray, a: np.ndarray, x: np.ndarray, state: Any, order: int
     return full[..., : x.shape[-1]], full[..., x.shape[-1]:]
 
 
-def _feedback(b: np.ndarray, a: np.ndarray, x: np.ndarray, state: Any, order: int) -> tuple:
+def _feedback(b: np.ndarray, a: np.ndarray, x: np.ndarray, state: Any, order: int) -> tuple[Any, ...]:
     """Direct form II transposed, all lines at once."""
     b, a = (np.concatenate([c, np.zeros(order + 1 - len(c), c.dtype)]) for c in (b, a))
     count = math.prod(x.shape[:-1])

@@ -35,7 +35,7 @@ def _each(value: Any, space: int, name: str) -> list[int]:
     return [int(v) for v in values]
 
 
-def _geometry(space: int, stride: Any, padding: Any, dilation: Any, shape: torch.Size) -> tuple:
+def _geometry(space: int, stride: Any, padding: Any, dilation: Any, shape: torch.Size) -> tuple[Any, ...]:
     """(stride, pads, dilation) of each axis."""
     if not torch.compiler.is_compiling():
         with contextlib.suppress(TypeError):  # lists
@@ -43,7 +43,7 @@ def _geometry(space: int, stride: Any, padding: Any, dilation: Any, shape: torch
     return _new_geometry(space, stride, padding, dilation, shape)
 
 
-def _new_geometry(space: int, stride: Any, padding: Any, dilation: Any, shape: torch.Size) -> tuple:
+def _new_geometry(space: int, stride: Any, padding: Any, dilation: Any, shape: torch.Size) -> tuple[Any, ...]:
     stride, dilation = _each(stride, space, "stride"), _each(dilation, space, "dilation")
     return tuple(stride), tuple(_pads(padding, shape, stride, dilation)), tuple(dilation)
 
@@ -69,7 +69,7 @@ def _pads(padding: Any, shape: torch.Size, stride: list[int], dilation: list[int
     return [p for p in _each(padding, space, "padding") for _ in range(2)]
 
 
-def _cast(*tensors: torch.Tensor | None) -> tuple:
+def _cast(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
     """Under autocast, tensors in its type."""
     kind = tensors[0].device.type
     if kind == "meta" or not torch.is_autocast_enabled(kind) or tensors[0].dtype == torch.float64:

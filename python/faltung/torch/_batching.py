@@ -21,11 +21,11 @@ def split(count: int, t: torch.Tensor, axis: int) -> torch.Tensor:
     return t.unflatten(axis, (count, t.shape[axis] // count)).movedim(axis, 0)
 
 
-def convolution(op: Callable) -> Callable:
+def convolution(op: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of activation(conv(x, w) + bias + residual)."""
 
     def rule(count: int, dims: Dims, x: Any, w: Any, bias: Any, stride: Any, pads: Any, dilation: Any, groups: int,
-             boundary: int, activation: str, residual: Any, ways: int = 0) -> tuple:
+             boundary: int, activation: str, residual: Any, ways: int = 0) -> tuple[Any, ...]:
         shared = dims[1] is None and dims[2] is None
         axis = 0 if shared else 1
         if residual is not None:
@@ -41,11 +41,11 @@ def convolution(op: Callable) -> Callable:
     return rule
 
 
-def data_gradient(op: Callable) -> Callable:
+def data_gradient(op: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of the gradient of a convolution's input."""
 
     def rule(count: int, dims: Dims, g: Any, w: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: int,
-             boundary: int) -> tuple:
+             boundary: int) -> tuple[Any, ...]:
         images, channels, *space = size
         if dims[1] is None:
             dx = op(merged(count, g, dims[0], 0), w, [count * images, channels, *space], stride, pads, dilation, groups,
@@ -61,11 +61,11 @@ def data_gradient(op: Callable) -> Callable:
     return rule
 
 
-def weight_gradient(op: Callable) -> Callable:
+def weight_gradient(op: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of the gradient of a convolution's weights, and of its bias where the operator gives both."""
 
     def rule(count: int, dims: Dims, x: Any, g: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: int,
-             boundary: int, last: bool = False) -> tuple:
+             boundary: int, last: bool = False) -> tuple[Any, ...]:
         if dims[0] is not None or groups > 1:
             x, groups = merged(count, x, dims[0], 1), groups * count
         g = merged(count, g, dims[1], 1)
@@ -77,20 +77,20 @@ def weight_gradient(op: Callable) -> Callable:
     return rule
 
 
-def pool(op: Callable, tensors: int = 1) -> Callable:
+def pool(op: Callable[..., Any], tensors: int = 1) -> Callable[..., Any]:
     """The rule of pooling and its gradients, whose first inputs are the tensors."""
 
-    def rule(count: int, dims: Dims, *inputs: Any) -> tuple:
+    def rule(count: int, dims: Dims, *inputs: Any) -> tuple[Any, ...]:
         images = [merged(count, t, batch, 0) for t, batch in zip(inputs[:tensors], dims)]
         return split(count, op(*images, *inputs[tensors:]), 0), 0
 
     return rule
 
 
-def pool_of_size(op: Callable) -> Callable:
+def pool_of_size(op: Callable[..., Any]) -> Callable[..., Any]:
     """The rule of an operator that takes the size of its result."""
 
-    def rule(count: int, dims: Dims, g: Any, size: Any, *rest: Any) -> tuple:
+    def rule(count: int, dims: Dims, g: Any, size: Any, *rest: Any) -> tuple[Any, ...]:
         return split(count, op(merged(count, g, dims[0], 0), [count * size[0], *size[1:]], *rest), 0), 0
 
     return rule

@@ -53,7 +53,7 @@ class Site(NamedTuple):
     device: torch.device
     learns: bool  # whether the input has a gradient
 
-    def key(self) -> tuple:
+    def key(self) -> tuple[Any, ...]:
         """Equal for layers that compute alike."""
         own = {name: str(value) for name, value in vars(self.module).items() if not name.startswith("_") and name != "training"}
         shapes = [(tuple(p.shape), p.stride()) for p in self.module.parameters()]
@@ -73,7 +73,7 @@ class Site(NamedTuple):
         return (flat.normal_() if values else flat).as_strided(self.shape, self.strides)
 
 
-def sites_of(model: torch.nn.Module, arguments: tuple, kinds: tuple, learns: bool) -> dict[str, Site]:
+def sites_of(model: torch.nn.Module, arguments: tuple[Any, ...], kinds: tuple, learns: bool) -> dict[str, Site]:
     """The modules of some kinds that a call of the model reaches, by their names. The model stays as it is."""
     found: dict[str, Site] = {}
     own = copy.deepcopy(model)
@@ -81,8 +81,8 @@ def sites_of(model: torch.nn.Module, arguments: tuple, kinds: tuple, learns: boo
     device_type = next((a.device.type for a in arguments if isinstance(a, torch.Tensor)), "cpu")
     half = torch.get_autocast_dtype(device_type) if torch.is_autocast_enabled(device_type) else None
 
-    def watch(name: str) -> Callable:
-        def hook(module: Any, given: tuple) -> None:
+    def watch(name: str) -> Callable[..., Any]:
+        def hook(module: Any, given: tuple[Any, ...]) -> None:
             x = given[0]
             dtype = half if half is not None and isinstance(module, CONVS) and x.dtype == torch.float32 else x.dtype
             found[name] = Site(originals[name], tuple(x.shape), x.stride(), dtype, x.device, learns and x.requires_grad)
@@ -131,7 +131,7 @@ def _cpu_round(call: Callable[[], Any], count: int) -> float:
 class Conv:
     """A convolution's three directions, by faltung and by torch."""
 
-    def __init__(self, site: Site, activation: str | None, unfused: Callable | None, values: bool = True):
+    def __init__(self, site: Site, activation: str | None, unfused: Callable[..., Any] | None, values: bool = True):
         m = site.module
         self.space, self.activation, self.unfused = len(m.kernel_size), activation or "identity", unfused
         pads = [p for p in m.padding for _ in range(2)]
@@ -154,7 +154,7 @@ class Conv:
                 planned(BACKWARD_DATA, empty(self.x.shape, self.y, self.w), self.w, self.y, self.layer, (False, 0, False))
             planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (self.bias is not None, 0, False))
 
-    def directions(self, training: bool) -> dict[str, tuple[Callable, Callable]]:
+    def directions(self, training: bool) -> dict[str, tuple[Callable[..., Any], Callable]]:
         """(by faltung, by torch) of each direction that is needed."""
         found = {"forward": (self._forward, self._torch_forward)}
         if training and self.learns:
@@ -191,11 +191,12 @@ def is_plain(module: torch.nn.Module) -> bool:
     return isinstance(module, CONVS) and module.padding_mode == "zeros" and not isinstance(module.padding, str)
 
 
-def plan(sites: dict[str, Site], training: bool, limit: float | None = None, threads: int = 0) -> tuple[set[tuple], int]:
+def plan(sites: dict[str, Site], training: bool, limit: float | None = None,
+         threads: int = 0) -> tuple[set[tuple[Any, ...]], int]:
     """Plans the convolutions, in threads, those of most work first: the cache has the plans then. limit: seconds, after
     which no other is begun or waited for. Returns the keys of those that are planned, and how many there are."""
-    counts: dict[tuple, int] = {}
-    different: dict[tuple, Site] = {}
+    counts: dict[tuple[Any, ...], int] = {}
+    different: dict[tuple[Any, ...], Site] = {}
     for site in sites.values():
         if is_plain(site.module):
             key = site.key()
@@ -213,12 +214,12 @@ def plan(sites: dict[str, Site], training: bool, limit: float | None = None, thr
     return done, len(jobs)
 
 
-def measured(sites: dict[str, Site], training: bool, activations: dict, ours: Callable,
+def measured(sites: dict[str, Site], training: bool, activations: dict[Any, Any], ours: Callable[..., Any],
              limit: float | None = None) -> list[Measurement]:
     """Plans all layers, then measures them, those of most work first. activations: torch's functions by name. ours: makes
     a layer faltung's. limit: seconds, after which layers are left out."""
     end = math.inf if limit is None else time.perf_counter() + limit
-    groups: dict[tuple, list[str]] = {}
+    groups: dict[tuple[Any, ...], list[str]] = {}
     for name, site in sites.items():
         groups.setdefault(site.key(), []).append(name)
     planned_ones, _ = plan(sites, training, None if limit is None else limit / 2)
@@ -231,7 +232,8 @@ def measured(sites: dict[str, Site], training: bool, activations: dict, ours: Ca
     return found
 
 
-def _of_kind(names: list[str], site: Site, training: bool, activations: dict, ours: Callable) -> list[Measurement]:
+def _of_kind(names: list[str], site: Site, training: bool, activations: dict[Any, Any],
+             ours: Callable[..., Any]) -> list[Measurement]:
     """Measures equal layers."""
     found = []
     unfused = activations.get(_activation(site))
@@ -252,7 +254,7 @@ def _of_kind(names: list[str], site: Site, training: bool, activations: dict, ou
     return found
 
 
-def step_seconds(models: list[torch.nn.Module], arguments: tuple, training: bool) -> list[float]:
+def step_seconds(models: list[torch.nn.Module], arguments: tuple[Any, ...], training: bool) -> list[float]:
     """Medians of a call of each model, with its gradients where it is in training, taken in turns: the host's time is in
     them. The models stay as they are."""
     calls = [_step(copy.deepcopy(model), arguments, training) for model in models]
@@ -270,7 +272,7 @@ def step_seconds(models: list[torch.nn.Module], arguments: tuple, training: bool
     return [statistics.median(taken) for taken in times]
 
 
-def _step(model: torch.nn.Module, arguments: tuple, training: bool) -> Callable[[], None]:
+def _step(model: torch.nn.Module, arguments: tuple[Any, ...], training: bool) -> Callable[[], None]:
     leaves = [p for p in model.parameters() if p.requires_grad]
 
     def call() -> None:
@@ -290,12 +292,12 @@ def _activation(site: Site) -> str | None:
 class _Call(torch.nn.Module):
     """A function as a layer."""
 
-    def __init__(self, function: Callable):
+    def __init__(self, function: Callable[..., Any]):
         super().__init__()
         self.forward = function
 
 
-def _whole(site: Site, modules: tuple, training: bool) -> list[Callable[[], Any]]:
+def _whole(site: Site, modules: tuple[Any, ...], training: bool) -> list[Callable[[], Any]]:
     """Calls of each module, with the gradients, on the same data."""
     x = site.data()
     if training and site.learns:

@@ -133,7 +133,7 @@ conv, conv_data = Operator(_conv), Operator(_conv_data)
 conv_weight, conv_weight_bias = Operator(_conv_weight), Operator(_conv_weight_bias)
 
 
-def _conv_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+def _conv_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     x, w, bias, *geometry, activation, _, ways = inputs
     if activation != "identity":
         raise RuntimeError("activation: fused ones have no gradient; use torch's after the layer")
@@ -142,7 +142,7 @@ def _conv_setup(ctx: Any, inputs: tuple, output: Any) -> None:
 
 
 def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, needs: Any, ways: int,
-              bias_type: torch.dtype | None = None, direct: bool = False) -> tuple:
+              bias_type: torch.dtype | None = None, direct: bool = False) -> tuple[Any, ...]:
     """The gradients of a convolution's input, weights and bias that are needed, each by faltung or by torch. bias_type: None
     if there is no bias. direct: without the operators, where no gradients of the gradients are asked for."""
     stride, pads, dilation, groups, _ = geometry
@@ -165,7 +165,7 @@ def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, 
 
 
 def _weight_gradients(g: torch.Tensor, x: torch.Tensor, size: Any, geometry: Any, last: bool, biased: bool,
-                      direct: bool) -> tuple:
+                      direct: bool) -> tuple[Any, ...]:
     """(dw, db), db None unless biased."""
     if not direct:
         return conv_weight_bias(x, g, size, *geometry, last) if biased else (conv_weight(x, g, size, *geometry, last), None)
@@ -173,7 +173,7 @@ def _weight_gradients(g: torch.Tensor, x: torch.Tensor, size: Any, geometry: Any
     return _weight(x, g, size, _layer(*geometry), last, db), db
 
 
-def _conv_backward(ctx: Any, g: torch.Tensor) -> tuple:
+def _conv_backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
     x, w = ctx.saved_tensors
     needs = ctx.needs_input_grad
     dx, dw, db = gradients(g, x, w, ctx.geometry, needs, ctx.ways, ctx.bias_type)
@@ -187,12 +187,12 @@ def _conv_jvp(ctx: Any, tx: Any, tw: Any, tb: Any, *rest: Any) -> torch.Tensor:
             + conv(x, tw, tb, *ctx.geometry, "identity", None, ctx.ways))
 
 
-def _keep(ctx: Any, inputs: tuple, output: Any) -> None:
+def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     keep(ctx, *inputs[:2])
     ctx.size, ctx.geometry = inputs[2], inputs[3:8]
 
 
-def _data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
+def _data_backward(ctx: Any, gx: torch.Tensor) -> tuple[Any, ...]:
     g, w = ctx.saved_tensors
     dg = conv(gx, w, None, *ctx.geometry, "identity", None, 0) if ctx.needs_input_grad[0] else None
     dw = conv_weight(gx, g, w.shape, *ctx.geometry, False) if ctx.needs_input_grad[1] else None
@@ -204,7 +204,7 @@ def _data_jvp(ctx: Any, tg: torch.Tensor, tw: torch.Tensor, *_: None) -> torch.T
     return conv_data(tg, w, ctx.size, *ctx.geometry) + conv_data(g, tw, ctx.size, *ctx.geometry)
 
 
-def _weight_backward(ctx: Any, gw: torch.Tensor, gb: torch.Tensor | None = None) -> tuple:
+def _weight_backward(ctx: Any, gw: torch.Tensor, gb: torch.Tensor | None = None) -> tuple[Any, ...]:
     """dw and db are linear in g, whose gradient is the convolution with gw and the bias gb."""
     x, g = ctx.saved_tensors
     dx = conv_data(g, gw, x.shape, *ctx.geometry) if ctx.needs_input_grad[0] else None
@@ -217,7 +217,7 @@ def _weight_jvp(ctx: Any, tx: torch.Tensor, tg: torch.Tensor, *_: None) -> torch
     return conv_weight(tx, g, ctx.size, *ctx.geometry, False) + conv_weight(x, tg, ctx.size, *ctx.geometry, False)
 
 
-def _weight_bias_jvp(ctx: Any, tx: torch.Tensor, tg: torch.Tensor, *_: None) -> tuple:
+def _weight_bias_jvp(ctx: Any, tx: torch.Tensor, tg: torch.Tensor, *_: None) -> tuple[Any, ...]:
     x, g = ctx.saved_tensors
     dw, db = conv_weight_bias(x, tg, ctx.size, *ctx.geometry, False)
     return conv_weight(tx, g, ctx.size, *ctx.geometry, False) + dw, db
@@ -244,7 +244,7 @@ class Direct(torch.autograd.Function):
         return _named("faltung::conv", _forward, x, w, bias, layer, "identity", residual, ways)
 
     @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> tuple:
+    def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
         """By the operators where gradients of the gradients are asked for."""
         x, w = ctx.saved_tensors
         needs, layer = ctx.needs_input_grad, ctx.layer
@@ -269,7 +269,7 @@ def bare(x: torch.Tensor) -> bool:
             and forward_ad._current_level < 0 and not torch._C._get_tracing_state())
 
 
-def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, geometry: tuple, activation: str,
+def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, geometry: tuple[Any, ...], activation: str,
              residual: torch.Tensor | None, ways: int, learns: bool) -> torch.Tensor:
     """`conv` the short way, or by the operator. learns: whether gradients are asked for."""
     if not bare(x) or type(w) not in MEMORY:

@@ -61,7 +61,7 @@ def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verb
     return own
 
 
-def _choose(own: torch.nn.Module, model: torch.nn.Module, arguments: tuple, limit: float | None) -> None:
+def _choose(own: torch.nn.Module, model: torch.nn.Module, arguments: tuple[Any, ...], limit: float | None) -> None:
     """Gives each layer to the faster of both, in place; fewer to faltung where the whole is not faster."""
     sites = _measure.sites_of(own, arguments, tuple(nn.CLASSES), model.training)
     kinds = {name: type(site.module) for name, site in sites.items()}
@@ -76,7 +76,7 @@ def _choose(own: torch.nn.Module, model: torch.nn.Module, arguments: tuple, limi
             return
 
 
-def _give(sites: dict, kinds: dict, rows: list[_measure.Measurement]) -> None:
+def _give(sites: dict[Any, Any], kinds: dict, rows: list[_measure.Measurement]) -> None:
     """Gives each layer to the one that its measurements name."""
     ways: dict[str, int] = {}
     won: set[str] = set()
@@ -124,7 +124,7 @@ def _shared(traced: fx.GraphModule, node: fx.Node) -> bool:
     return sum(n.op == "call_module" and n.target == node.target for n in traced.graph.nodes) > 1
 
 
-def _activation(node: fx.Node, modules: dict) -> str | None:
+def _activation(node: fx.Node, modules: dict[Any, Any]) -> str | None:
     if node.op == "call_module":
         return _MODULES.get(type(modules[node.target]))
     if node.op == "call_function" and len(node.args) == 1 and not node.kwargs.get("inplace"):

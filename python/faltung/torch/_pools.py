@@ -47,12 +47,12 @@ def _(x: Any, g: Any, taps: Any, stride: Any, pads: Any, dilation: Any) -> torch
     return torch.empty_like(x)
 
 
-def _max_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+def _max_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     keep(ctx, inputs[0])
     ctx.rest = inputs[1:]
 
 
-def _max_backward(ctx: Any, g: torch.Tensor) -> tuple:
+def _max_backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
     return (max_pool_data(ctx.saved_tensors[0], g, *ctx.rest), None, None, None, None)
 
 
@@ -60,12 +60,12 @@ def _max_jvp(ctx: Any, tx: torch.Tensor, *_: None) -> torch.Tensor:
     return _at_largest(ctx.saved_tensors[0], tx, *ctx.rest)
 
 
-def _max_data_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+def _max_data_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     keep(ctx, inputs[0])
     ctx.rest = inputs[2:]
 
 
-def _max_data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
+def _max_data_backward(ctx: Any, gx: torch.Tensor) -> tuple[Any, ...]:
     x = ctx.saved_tensors[0]
     found = _at_largest(x, gx, *ctx.rest)
     return (torch.zeros_like(x) if ctx.needs_input_grad[0] else None, found, None, None, None, None)
@@ -123,19 +123,19 @@ def _(g: Any, size: Any, taps: Any, stride: Any, pads: Any, count_pad: Any) -> t
     return empty(size, g)
 
 
-def _avg_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+def _avg_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.size, ctx.rest = inputs[0].shape, inputs[1:]
 
 
-def _avg_backward(ctx: Any, g: torch.Tensor) -> tuple:
+def _avg_backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
     return (avg_pool_data(g, ctx.size, *ctx.rest), None, None, None, None)
 
 
-def _avg_data_setup(ctx: Any, inputs: tuple, output: Any) -> None:
+def _avg_data_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
     ctx.size, ctx.rest = inputs[1], inputs[2:]
 
 
-def _avg_data_backward(ctx: Any, gx: torch.Tensor) -> tuple:
+def _avg_data_backward(ctx: Any, gx: torch.Tensor) -> tuple[Any, ...]:
     return (avg_pool(gx, *ctx.rest), None, None, None, None, None)
 
 

@@ -100,7 +100,8 @@ def _weights(tensor: Tensor, w: torch.Tensor, groups: int) -> None:
         tensor.size[6 - space + i], tensor.stride[6 - space + i] = w.shape[2 + i], w.stride(2 + i)
 
 
-def _plan(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, layer: Layer, extras: tuple) -> Plan:
+def _plan(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, layer: Layer,
+          extras: tuple[Any, ...]) -> Plan:
     """Plans a layer; x is laid out as its input, y as its output, whichever is read."""
     problem = ProblemStruct()
     lib.falt_problem_default(problem)
@@ -146,7 +147,8 @@ def execute(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Te
     del held
 
 
-def planned(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, layer: Layer, extras: tuple) -> Plan:
+def planned(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, layer: Layer,
+            extras: tuple[Any, ...]) -> Plan:
     """The plan from the cache. extras: (bias or not, activation's number, residual or not)."""
     key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), None if w is None else (w.shape, w.stride()), y.shape,
            y.stride(), layer.key, extras, current.get())

@@ -17,7 +17,7 @@ def transformed() -> bool:
     return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
 
 
-class Numbers(tuple):
+class Numbers(tuple[Any, ...]):
     """Numbers that are one argument: torch's transforms take lists and tuples apart."""
 
 
@@ -33,7 +33,7 @@ class Operator:
             return self.op(*arguments)
         return self.function.apply(*(Numbers(a) if isinstance(a, (list, tuple)) else a for a in arguments))
 
-    def derivatives(self, setup: Callable, backward: Callable, jvp: Callable) -> None:
+    def derivatives(self, setup: Callable[..., Any], backward: Callable[..., Any], jvp: Callable[..., Any]) -> None:
         """setup(ctx, inputs, output) keeps tensors for both; backward(ctx, gradient) gives the gradients of all inputs,
         jvp(ctx, *tangents) the tangent of the output."""
         op = self.op
@@ -46,7 +46,7 @@ class Operator:
         self.function = type(op._name, (torch.autograd.Function,),
                              {**{name: staticmethod(call) for name, call in members.items()}, "generate_vmap_rule": True})
 
-    def batches(self, rule: Callable) -> None:
+    def batches(self, rule: Callable[..., Any]) -> None:
         """rule(count, in_dims, *inputs): the output of a batch of calls, its batch first."""
         self.op.register_vmap(lambda info, in_dims, *inputs: rule(info.batch_size, in_dims, *inputs))
 
