@@ -158,10 +158,15 @@ def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, 
     if needs[0] and not torch_s[0]:
         dx = _data(g, w, x.shape, _layer(*geometry)) if direct else conv_data(g, w, x.shape, *geometry)
     if needs[1] and not torch_s[1]:
-        dw, db = _weight_gradients(g, x, w.shape, geometry, last, biased, direct)
+        dw, db = _weight_gradients(g, x, w.shape, geometry, last, biased and sums_bias(x), direct)
     if biased:
         db = g.sum((0, *range(2, g.dim())), dtype=bias_type) if db is None else db.to(bias_type)
     return dx, dw, db
+
+
+def sums_bias(x: torch.Tensor) -> bool:
+    """Whether the pass that makes the weights' gradient sums the bias's, too: on GPUs fewer solvers can do both."""
+    return not x.is_cuda
 
 
 def _weight_gradients(g: torch.Tensor, x: torch.Tensor, size: Any, geometry: Any, last: bool, biased: bool,
