@@ -60,6 +60,25 @@ static bool outside_matters(const job *j) {
   return j->run->plan->fill != 0;
 }
 
+/* Takes the elements x and y of x and dy that meet at a position; x is -1 outside. */
+typedef void take_position(void *tile, int64_t x, int64_t y);
+
+/* All positions of a place, in order; those outside only if they matter. */
+static inline void each_position(const job *j, const place *at, take_position *take, void *tile) {
+  const falt_problem *p = &j->run->plan->p;
+  const int64_t *out = p->output.size, x_step = p->input.stride[FALT_W], y_step = p->output.stride[FALT_W];
+  const bool all = outside_matters(j);
+  for (int64_t row = 0; row < out[FALT_N] * out[FALT_D] * out[FALT_H] && !falt_cancelled(); row++) {
+    int64_t n = row;
+    const int64_t h = falt_generic_digit(&n, out[FALT_H]), d = falt_generic_digit(&n, out[FALT_D]);
+    const int64_t x = x_row(j, at, n, d, h), y = falt_tensor_at(&p->output, n, at->g, at->k, d, h, 0);
+    for (int64_t w = 0; w < out[FALT_W] && (x >= 0 || all); w++) {
+      const int64_t xw = x < 0 ? -1 : falt_link_source(&j->link[2], w, at->s);
+      if (xw >= 0 || all) take(tile, xw < 0 ? -1 : x + xw * x_step, y + w * y_step);
+    }
+  }
+}
+
 /* ---- rows */
 
 enum { MOST_K = 16, MOST_COLUMNS = 12, ROW_BYTES = 1024, MOST_ROWS = ROW_BYTES / sizeof(float) };
@@ -225,24 +244,25 @@ static void flush_product(product_tile *t, bool drain) {
   t->flushes = 0;
 }
 
-static const void *vector_of(product_tile *t, int64_t index) {
-  const falt_generic_plan *plan = t->job->run->plan;
-  const factor *f = &t->vector;
-  const int64_t element = (int64_t)plan->lane->element, stride = f->tensor->stride[FALT_C];
-  char *to = t->vectors[t->depth];
+/* Neighbours of a factor along `dim`, from an element on (-1: outside), and zeros up to `pitch`; in place or in `to`.
+ */
+static const void *elements_of(const falt_generic_plan *plan, const factor *f, int dim, int64_t index, int64_t pitch,
+                               char *to) {
+  const int64_t stride = f->tensor->stride[dim];
   if (index < 0) {
     falt_generic_fill(plan, to, plan->fill, f->channels);
   } else {
-    const bool lies = stride == 1 && f->channels == t->pitch;
-    const void *there = lies ? falt_generic_in_place(plan, f->data, f->tensor->type, index) : NULL;
+    const bool whole = stride == 1 && f->channels == pitch;
+    const void *there = whole ? falt_generic_in_place(plan, f->data, f->tensor->type, index) : NULL;
     if (there) return there;
     falt_generic_load(plan, to, f->data, f->tensor->type, index, stride, f->channels);
   }
-  falt_generic_fill(plan, to + f->channels * element, 0, t->pitch - f->channels);
+  falt_generic_fill(plan, to + f->channels * (int64_t)plan->lane->element, 0, pitch - f->channels);
   return to;
 }
 
-static void push_position(product_tile *t, int64_t x, int64_t y) {
+static void push_channels(void *tile, int64_t x, int64_t y) {
+  product_tile *t = tile;
   const falt_generic_plan *plan = t->job->run->plan;
   const factor *f = &t->scalar;
   const int64_t vector = t->x_is_vector ? x : y, scalar = t->x_is_vector ? y : x;
@@ -251,21 +271,8 @@ static void push_position(product_tile *t, int64_t x, int64_t y) {
     falt_generic_fill(plan, a, plan->fill, f->channels);
   else
     falt_generic_load(plan, a, f->data, f->tensor->type, scalar, f->tensor->stride[FALT_C], f->channels);
-  t->b[t->depth] = vector_of(t, vector);
+  t->b[t->depth] = elements_of(plan, &t->vector, FALT_C, vector, t->pitch, t->vectors[t->depth]);
   if (++t->depth == FALT_GENERIC_DEPTH) flush_product(t, false);
-}
-
-static void add_product_row(product_tile *t, int64_t n, int64_t d, int64_t h) {
-  const job *j = t->job;
-  const falt_problem *p = &j->run->plan->p;
-  const int64_t row = x_row(j, &t->at, n, d, h);
-  const int64_t y = falt_tensor_at(&p->output, n, t->at.g, t->at.k, d, h, 0);
-  if (row < 0 && !outside_matters(j)) return;
-  for (int64_t w = 0; w < p->output.size[FALT_W]; w++) {
-    const int64_t xw = row < 0 ? -1 : falt_link_source(&j->link[2], w, t->at.s);
-    if (xw >= 0 || outside_matters(j))
-      push_position(t, xw < 0 ? -1 : row + xw * p->input.stride[FALT_W], y + w * p->output.stride[FALT_W]);
-  }
 }
 
 static void store_products(product_tile *t) {
@@ -299,9 +306,7 @@ static void run_product(void *context, int64_t index) {
   t.depth = t.flushes = 0;
   memset(t.sums, 0, sizeof t.sums);
   memset(t.totals, 0, sizeof t.totals);
-  for (int64_t n = 0; n < p->output.size[FALT_N]; n++)
-    for (int64_t d = 0; d < p->output.size[FALT_D]; d++)
-      for (int64_t h = 0; h < p->output.size[FALT_H] && !falt_cancelled(); h++) add_product_row(&t, n, d, h);
+  each_position(j, &t.at, push_channels, &t);
   flush_product(&t, true);
   store_products(&t);
 }
@@ -343,35 +348,15 @@ static void flush_pairs(pair_tile *t) {
   t->depth = 0;
 }
 
-static const void *groups_of(const pair_tile *t, char *to, const falt_tensor *tensor, const void *data, int64_t index) {
-  const falt_generic_plan *plan = t->job->run->plan;
-  if (index < 0) {
-    falt_generic_fill(plan, to, plan->fill, t->groups);
-  } else {
-    const bool lies = tensor->stride[FALT_G] == 1 && t->groups == t->pitch;
-    const void *there = lies ? falt_generic_in_place(plan, data, tensor->type, index) : NULL;
-    if (there) return there;
-    falt_generic_load(plan, to, data, tensor->type, index, tensor->stride[FALT_G], t->groups);
-  }
-  falt_generic_fill(plan, to + t->groups * (int64_t)plan->lane->element, 0, t->pitch - t->groups);
-  return to;
-}
-
-static void add_pair_row(pair_tile *t, int64_t n, int64_t d, int64_t h) {
-  const job *j = t->job;
-  const falt_problem *p = &j->run->plan->p;
-  const int64_t row = x_row(j, &t->at, n, d, h);
-  const int64_t y = falt_tensor_at(&p->output, n, t->at.g, t->at.k, d, h, 0);
-  if (row < 0 && !outside_matters(j)) return;
-  for (int64_t w = 0; w < p->output.size[FALT_W]; w++) {
-    const int64_t xw = row < 0 ? -1 : falt_link_source(&j->link[2], w, t->at.s);
-    if (xw < 0 && !outside_matters(j)) continue;
-    t->a[t->depth] =
-        groups_of(t, t->dy[t->depth], &p->output, j->run->operands->output, y + w * p->output.stride[FALT_W]);
-    t->b[t->depth] = groups_of(t, t->x[t->depth], &p->input, j->run->operands->input,
-                               xw < 0 ? -1 : row + xw * p->input.stride[FALT_W]);
-    if (++t->depth == FALT_GENERIC_DEPTH) flush_pairs(t);
-  }
+/* Neighbouring groups of both operands at a position. */
+static void push_groups(void *tile, int64_t x, int64_t y) {
+  pair_tile *t = tile;
+  const falt_generic_run *run = t->job->run;
+  const factor dy = {.tensor = &run->plan->p.output, .data = run->operands->output, .channels = t->groups};
+  const factor in = {.tensor = &run->plan->p.input, .data = run->operands->input, .channels = t->groups};
+  t->a[t->depth] = elements_of(run->plan, &dy, FALT_G, y, t->pitch, t->dy[t->depth]);
+  t->b[t->depth] = elements_of(run->plan, &in, FALT_G, x, t->pitch, t->x[t->depth]);
+  if (++t->depth == FALT_GENERIC_DEPTH) flush_pairs(t);
 }
 
 /* The job's "g" counts blocks of groups. */
@@ -388,9 +373,7 @@ static void run_pairs(void *context, int64_t index) {
   t.depth = 0;
   memset(t.sums, 0, sizeof t.sums);
   memset(t.totals, 0, sizeof t.totals);
-  for (int64_t n = 0; n < p->output.size[FALT_N]; n++)
-    for (int64_t d = 0; d < p->output.size[FALT_D]; d++)
-      for (int64_t h = 0; h < p->output.size[FALT_H] && !falt_cancelled(); h++) add_pair_row(&t, n, d, h);
+  each_position(j, &t.at, push_groups, &t);
   flush_pairs(&t);
   falt_generic_store_totals(j->run, t.totals, t.groups,
                             falt_tensor_at(&p->filter, t.at.k, t.at.g, t.at.c, t.at.t, t.at.r, t.at.s),
