@@ -66,12 +66,18 @@ void falt_plan_free(falt_plan *plan) {
 }
 
 void falt_parent_destroy(falt_plan *base) {
-  falt_plan_destroy(&((falt_parent *)base)->child);
-  falt_free(base);
+  falt_parent *plan = (falt_parent *)base;
+  falt_plan_destroy(&plan->child);
+  falt_free(plan->values);
+  falt_free(plan);
 }
 
 falt_status falt_parent_ready(falt_plan *base) {
-  return falt_plan_ready(((falt_parent *)base)->child);
+  falt_parent *plan = (falt_parent *)base;
+  FALT_TRY(falt_plan_ready(plan->child));
+  falt_free(plan->values);
+  plan->values = NULL;
+  return FALT_OK;
 }
 
 void falt_parent_print(const falt_plan *base, falt_text *text) {

@@ -30,7 +30,8 @@ typedef struct falt_plan_table {
   falt_status (*ready)(falt_plan *plan);
 } falt_plan_table;
 
-/* How a solver makes its plans. */
+/* How a solver makes its plans. Every solver's file ends with `choose`, these steps and the solver, which look alike
+ * because they are tables of what differs. */
 typedef struct falt_plan_steps {
   size_t size; /* bytes of the plan */
   falt_plan_table table;
@@ -136,11 +137,12 @@ falt_plan *falt_plan_choose(falt_plan *plan, falt_ask *ask);
 typedef struct falt_parent {
   falt_plan base;
   falt_plan *child;
+  void *values; /* the filter that was made for the child, until the child is ready; or NULL */
 } falt_parent;
 /* Plans the child, and takes its cost, workspace and `packed`. Returns why there is none, or NULL. */
 const char *falt_parent_adopt(falt_parent *plan, falt_ask *ask, const falt_problem *problem, const void *filter_values);
 void falt_plan_free(falt_plan *plan);      /* of plans that own nothing else */
-void falt_parent_destroy(falt_plan *plan); /* the child too */
+void falt_parent_destroy(falt_plan *plan); /* the child and the values too */
 falt_status falt_parent_ready(falt_plan *plan);
 void falt_parent_print(const falt_plan *plan, falt_text *text); /* the child and the last parenthesis */
 

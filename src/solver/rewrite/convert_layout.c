@@ -13,15 +13,13 @@ enum { MOST_PIECES = 16 };
 enum { SOURCE, OTHER, OPERANDS }; /* the tensor that is cut into pieces; the filter, or dy in wgrad */
 
 typedef struct layout_plan {
-  falt_plan base;
-  falt_plan *child;
+  falt_parent parent;
   const falt_backend *backend;
   void *kernel[2]; /* that transposes, that pads: those that are needed */
   int64_t pieces;
   falt_conversion operand[OPERANDS];
   falt_conversion result; /* from the workspace back */
   size_t inner;           /* where the child's workspace begins */
-  void *values;           /* the converted filter, until the child is ready */
 } layout_plan;
 
 /* ---- which operands */
@@ -42,7 +40,7 @@ static void start_copies(const layout_plan *plan, const falt_copy all[OPERANDS],
   int count = 0;
   for (int i = 0; i < OPERANDS; i++)
     if (all[i].bytes > 0 && (all[i].pixel > 0) == pads) copies[count++] = all[i];
-  if (count > 0) plan->backend->copy(plan->base.device, plan->kernel[pads], copies, count, stream);
+  if (count > 0) plan->backend->copy(plan->parent.base.device, plan->kernel[pads], copies, count, stream);
 }
 
 static void start(const layout_plan *plan, const falt_copy copies[OPERANDS], void *stream) {
@@ -53,10 +51,10 @@ static void start(const layout_plan *plan, const falt_copy copies[OPERANDS], voi
 static void convert_operands(const layout_plan *plan, const falt_operands *o, bool first) {
   falt_copy copies[OPERANDS] = {{.bytes = 0}};
   falt_operands from = *o;
-  falt_problem p = plan->base.problem;
+  falt_problem p = plan->parent.base.problem;
   for (int i = 0; i < (first ? OPERANDS : OTHER); i++) {
     const falt_conversion *c = &plan->operand[i];
-    if (!c->wanted || (i == OTHER && plan->base.packed)) continue;
+    if (!c->wanted || (i == OTHER && plan->parent.base.packed)) continue;
     copies[i] = c->copy;
     copies[i].from = (char *)*pointer_of(p.operation, &from, i) + operand_of(&p, i)->offset * c->copy.bytes;
     copies[i].to = (char *)o->workspace + c->at;
@@ -67,7 +65,7 @@ static void convert_operands(const layout_plan *plan, const falt_operands *o, bo
 static void convert_result(const layout_plan *plan, const falt_operands *o, void *result) {
   falt_copy copies[OPERANDS] = {plan->result.copy};
   copies[0].from = (char *)o->workspace + plan->result.at;
-  copies[0].to = (char *)result + falt_problem_result(&plan->base.problem)->offset * copies[0].bytes;
+  copies[0].to = (char *)result + falt_problem_result(&plan->parent.base.problem)->offset * copies[0].bytes;
   start(plan, copies, o->stream);
 }
 
@@ -92,7 +90,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
     piece.workspace = (char *)o->workspace + plan->inner;
     void **result = falt_operand_at(&piece, falt_operations[p->operation].result), *planar = *result;
     if (plan->result.wanted) *result = (char *)o->workspace + plan->result.at;
-    falt_plan_run(plan->child, &piece);
+    falt_plan_run(plan->parent.child, &piece);
     if (plan->result.wanted) convert_result(plan, o, planar);
   }
 }
@@ -106,15 +104,7 @@ static void print(const falt_plan *base, falt_text *text) {
   if (plan->result.wanted) falt_text_add(text, base->problem.operation == FALT_FORWARD ? " y" : " dx");
   if (plan->pieces > 1) falt_text_add(text, " pieces=%lld", (long long)plan->pieces);
   falt_text_add(text, " ");
-  plan->child->table->print(plan->child, text);
-  falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  layout_plan *plan = (layout_plan *)base;
-  falt_plan_destroy(&plan->child);
-  falt_free(plan->values);
-  falt_free(plan);
+  falt_parent_print(base, text);
 }
 
 static falt_status ready(falt_plan *base) {
@@ -123,10 +113,7 @@ static falt_status ready(falt_plan *base) {
   for (int i = 0; i < OPERANDS + 1; i++)
     if (all[i]->wanted)
       FALT_TRY(plan->backend->copy_ready(base->device, &all[i]->copy, &plan->kernel[falt_conversion_pads(all[i])]));
-  FALT_TRY(falt_plan_ready(plan->child));
-  falt_free(plan->values);
-  plan->values = NULL;
-  return FALT_OK;
+  return falt_parent_ready(base);
 }
 
 /* ---- applicable */
@@ -143,7 +130,7 @@ static const char *refusal(falt_problem *p) {
 /* ---- plan: the child */
 
 static falt_problem inner_of(const layout_plan *plan, int64_t pieces) {
-  falt_problem inner = plan->base.problem;
+  falt_problem inner = plan->parent.base.problem;
   for (int i = 0; i < OPERANDS; i++)
     if (plan->operand[i].wanted) *operand_of(&inner, i) = plan->operand[i].tensor;
   if (plan->result.wanted) *(inner.operation == FALT_FORWARD ? &inner.output : &inner.input) = plan->result.tensor;
@@ -173,12 +160,12 @@ static bool find_values(layout_plan *plan, falt_ask *ask, const void **values) {
   const falt_conversion *w = &plan->operand[OTHER];
   *values = ask->filter_values;
   if (!ask->filter_values || ask->problem->operation == FALT_BACKWARD_FILTER || !w->wanted) return true;
-  if (!plan->values) {
-    plan->values = falt_alloc_zero(w->bytes);
-    if (!plan->values) return false;
-    convert_values(&ask->problem->filter, ask->filter_values, &w->tensor, plan->values);
+  if (!plan->parent.values) {
+    plan->parent.values = falt_alloc_zero(w->bytes);
+    if (!plan->parent.values) return false;
+    convert_values(&ask->problem->filter, ask->filter_values, &w->tensor, plan->parent.values);
   }
-  *values = plan->values;
+  *values = plan->parent.values;
   return true;
 }
 
@@ -189,8 +176,8 @@ static double copy_seconds(const layout_plan *plan, int64_t pieces) {
   int64_t kernels[2] = {0}; /* that transpose, that pad */
   for (int i = 0; i < OPERANDS + 1; i++) {
     const bool pads = falt_conversion_pads(all[i]);
-    if (!all[i]->wanted || (i == OTHER && plan->values)) continue;
-    seconds += 2 * (double)all[i]->bytes / ((pads ? 0.75 : 0.9) * plan->base.device->limits.copy_bytes_per_s);
+    if (!all[i]->wanted || (i == OTHER && plan->parent.values)) continue;
+    seconds += 2 * (double)all[i]->bytes / ((pads ? 0.75 : 0.9) * plan->parent.base.device->limits.copy_bytes_per_s);
     kernels[pads] = i == OTHER ? falt_max(kernels[pads], 1) : kernels[pads] + (i == SOURCE ? pieces : 1);
   }
   return seconds + 2.4e-6 * (double)(kernels[0] + kernels[1]);
@@ -214,7 +201,7 @@ static void cut_pieces(layout_plan *plan, int64_t pieces) {
   falt_conversion *source = &plan->operand[SOURCE];
   plan->pieces = pieces;
   if (!source->wanted || pieces == 1) return;
-  falt_tensor t = *operand_of(&plan->base.problem, SOURCE);
+  falt_tensor t = *operand_of(&plan->parent.base.problem, SOURCE);
   t.size[FALT_N] /= pieces;
   const size_t at = source->at;
   *source = falt_conversion_of(plan->backend, &t, false);
@@ -232,17 +219,17 @@ static bool try_pieces(layout_plan *plan, falt_ask *ask, const void *values, int
   falt_plan *child = falt_plan_child_with(ask, &problem, values, &terms);
   if (!child) return false;
   const double seconds = (double)pieces * child->cost.seconds + copy_seconds(plan, pieces);
-  if (plan->child && plan->base.cost.seconds <= seconds) {
+  if (plan->parent.child && plan->parent.base.cost.seconds <= seconds) {
     falt_plan_destroy(&child);
     return false;
   }
-  falt_plan_destroy(&plan->child);
-  plan->child = child;
+  falt_plan_destroy(&plan->parent.child);
+  plan->parent.child = child;
   plan->pieces = pieces;
   plan->inner = own;
-  plan->base.cost = (falt_cost){.seconds = seconds, .error = child->cost.error};
-  plan->base.workspace = own + child->workspace;
-  plan->base.packed = child->packed;
+  plan->parent.base.cost = (falt_cost){.seconds = seconds, .error = child->cost.error};
+  plan->parent.base.workspace = own + child->workspace;
+  plan->parent.base.packed = child->packed;
   return true;
 }
 
@@ -260,14 +247,14 @@ static void try_planar(layout_plan *plan, falt_ask *ask) {
 
 /* Converts the output back if the child for that is better by a tenth: estimates of NCHW stores are no more precise. */
 static void try_result(layout_plan *plan, falt_ask *ask, const void *values) {
-  const falt_problem *p = &plan->base.problem;
+  const falt_problem *p = &plan->parent.base.problem;
   if (falt_type_size(falt_problem_result(p)->type) != falt_type_size(plan->operand[SOURCE].tensor.type)) return;
   plan->result = falt_conversion_of_result(plan->backend, p);
   if (!plan->result.wanted) return;
-  const double seconds = plan->base.cost.seconds;
-  plan->base.cost.seconds *= 0.9;
+  const double seconds = plan->parent.base.cost.seconds;
+  plan->parent.base.cost.seconds *= 0.9;
   plan->result.wanted = try_pieces(plan, ask, values, 1);
-  if (!plan->result.wanted) plan->base.cost.seconds = seconds;
+  if (!plan->result.wanted) plan->parent.base.cost.seconds = seconds;
 }
 
 /* The fastest child, in pieces only where the workspace holds no more. */
@@ -276,11 +263,12 @@ static bool choose_child(layout_plan *plan, falt_ask *ask) {
   if (!find_values(plan, ask, &values)) return falt_refuse_memory(ask) != NULL;
   if (plan->result.wanted) return try_pieces(plan, ask, values, 1);
   try_pieces(plan, ask, values, 1);
-  if (plan->base.problem.operation == FALT_BACKWARD_FILTER) try_planar(plan, ask);
-  if (plan->child) try_result(plan, ask, values);
-  for (int64_t pieces = 2; !plan->child && pieces <= MOST_PIECES && can_cut(&plan->base.problem, pieces); pieces *= 2)
+  if (plan->parent.base.problem.operation == FALT_BACKWARD_FILTER) try_planar(plan, ask);
+  if (plan->parent.child) try_result(plan, ask, values);
+  for (int64_t pieces = 2; !plan->parent.child && pieces <= MOST_PIECES && can_cut(&plan->parent.base.problem, pieces);
+       pieces *= 2)
     try_pieces(plan, ask, values, pieces);
-  if (!plan->child) return false;
+  if (!plan->parent.child) return false;
   lay_out(plan, plan->pieces);
   cut_pieces(plan, plan->pieces);
   return true;
@@ -294,13 +282,13 @@ extern const falt_solver falt_solver_convert_layout, falt_solver_pad_channels;
 static bool meets_nchw(const layout_plan *plan) {
   for (int i = 0; i < OPERANDS; i++)
     if (plan->operand[i].wanted && !falt_conversion_pads(&plan->operand[i])) return true;
-  return falt_conversion_of_result(plan->backend, &plan->base.problem).wanted;
+  return falt_conversion_of_result(plan->backend, &plan->parent.base.problem).wanted;
 }
 
 /* The conversions of the operands. Where none is wanted that of the output; returns why that is not wanted either. */
 static const char *find_conversions(layout_plan *plan) {
-  const bool pads = plan->base.solver == &falt_solver_pad_channels;
-  falt_problem problem = plan->base.problem;
+  const bool pads = plan->parent.base.solver == &falt_solver_pad_channels;
+  falt_problem problem = plan->parent.base.problem;
   for (int i = 0; i < OPERANDS; i++) {
     const falt_tensor *t = operand_of(&problem, i);
     plan->operand[i] = falt_conversion_of(plan->backend, t, t == &problem.filter);
@@ -326,7 +314,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return choose_child(plan, ask) ? NULL : ask->reason;
 }
 
-static const falt_plan_steps steps = {sizeof(layout_plan), {execute, print, destroy, ready}, inapplicable, choose};
+static const falt_plan_steps steps = {
+    sizeof(layout_plan), {execute, print, falt_parent_destroy, ready}, inapplicable, choose};
 
 const falt_solver falt_solver_convert_layout = {
     .name = "convert-layout", .device_kind = "cuda", .plan = falt_plan_make, .steps = &steps};

@@ -7,10 +7,8 @@
 #include "solver/rewrite/given_factors.h"
 
 typedef struct expand_plan {
-  falt_plan base;
-  falt_plan *child;
+  falt_parent parent;
   falt_given_factors given;
-  void *taps;            /* of known factors; the child has copied them */
   size_t dense, scratch; /* in the workspace: taps of given factors; the child's */
 } expand_plan;
 
@@ -24,26 +22,17 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     falt_given_factors_make(&plan->given, base, operands, o.filter);
   }
   o.workspace = workspace ? workspace + plan->scratch : NULL;
-  falt_plan_run(plan->child, &o);
+  falt_plan_run(plan->parent.child, &o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const expand_plan *plan = (const expand_plan *)base;
   falt_text_add(text, "(%s ", base->solver->name);
-  plan->child->table->print(plan->child, text);
-  falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  expand_plan *plan = (expand_plan *)base;
-  falt_plan_destroy(&plan->child);
-  falt_free(plan->taps);
-  falt_free(plan);
+  falt_parent_print(base, text);
 }
 
 static falt_status ready(falt_plan *base) {
   expand_plan *plan = (expand_plan *)base;
-  FALT_TRY(falt_plan_ready(plan->child));
+  FALT_TRY(falt_parent_ready(base));
   return base->packed ? FALT_OK : falt_given_factors_ready(&plan->given, base->device);
 }
 
@@ -80,34 +69,37 @@ static bool add_child(expand_plan *plan, falt_ask *ask) {
   const falt_problem dense = dense_problem(p, type);
   const size_t bytes = (size_t)tap_count(p) * falt_type_size(type);
   if (ask->filter_values) {
-    if (!(plan->taps = falt_alloc(bytes))) return falt_refuse_memory(ask);
-    falt_factors_expand(p, ask->filter_values, type, plan->taps);
+    if (!(plan->parent.values = falt_alloc(bytes))) return falt_refuse_memory(ask);
+    falt_factors_expand(p, ask->filter_values, type, plan->parent.values);
   } else {
-    plan->dense = falt_place_part(&plan->base.layout, bytes);
+    plan->dense = falt_place_part(&plan->parent.base.layout, bytes);
   }
-  plan->child = falt_plan_child(ask, &dense, plan->taps);
-  if (!plan->child) return false;
-  plan->scratch = falt_place_child(&plan->base.layout, plan->child);
-  return !plan->taps || plan->child->packed || falt_refuse(ask, "the plan of the dense filter does not keep its taps");
+  plan->parent.child = falt_plan_child(ask, &dense, plan->parent.values);
+  if (!plan->parent.child) return false;
+  plan->scratch = falt_place_child(&plan->parent.base.layout, plan->parent.child);
+  return !plan->parent.values || plan->parent.child->packed ||
+         falt_refuse(ask, "the plan of the dense filter does not keep its taps");
 }
 
 static falt_plan *plan_expand(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {execute, print, destroy, ready};
+  static const falt_plan_table table = {execute, print, falt_parent_destroy, ready};
   const char *why = refusal(ask->problem);
   if (why) return falt_refuse(ask, "%s", why);
   expand_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   if (!add_child(plan, ask)) {
-    destroy(&plan->base);
+    falt_parent_destroy(&plan->parent.base);
     return NULL;
   }
   const double products = ask->filter_values ? 0 : tap_count(ask->problem) * ask->problem->factors;
-  plan->base.workspace = plan->base.layout.total;
-  plan->base.packed = ask->filter_values != NULL;
-  plan->base.cost = plan->child->cost;
+  plan->parent.base.workspace = plan->parent.base.layout.total;
+  plan->parent.base.packed = ask->filter_values != NULL;
+  plan->parent.base.cost = plan->parent.child->cost;
   const double launch = 3e-6; /* on GPUs, where the products are many at a time */
-  plan->base.cost.seconds += ask->filter_values ? 0 : ask->device->gpu ? launch + 1e-11 * products : 1e-8 * products;
-  return &plan->base;
+  plan->parent.base.cost.seconds += ask->filter_values ? 0
+                                    : ask->device->gpu ? launch + 1e-11 * products
+                                                       : 1e-8 * products;
+  return &plan->parent.base;
 }
 
 extern const falt_solver falt_solver_expand_factors, falt_solver_cuda_expand_factors;

@@ -18,11 +18,9 @@
  * no tap exists; the child's estimate includes these products. */
 
 typedef struct fold_plan {
-  falt_plan base;
-  falt_plan *child;
+  falt_parent parent;
   int64_t period;
   falt_tensor folded; /* the filter of the child */
-  void *values;       /* its elements if they are known, from planning until the child is ready */
   int64_t pad;        /* the child's */
   size_t filter;      /* of the folded filter, an offset into the workspace; behind it scale and bias of all channels */
   size_t scale, bias;
@@ -87,7 +85,7 @@ static size_t filter_bytes(const fold_plan *plan) {
 
 /* One row of taps of the child's output channel k, from that of channel k modulo K. */
 static void fold_row(const folding *job, int64_t k, const char *from, char *to) {
-  const falt_problem *p = &job->plan->base.problem;
+  const falt_problem *p = &job->plan->parent.base.problem;
   const falt_tensor *w = &p->filter, *folded = &job->plan->folded;
   const size_t size = falt_type_size(w->type), pixel = (size_t)w->size[FALT_C] * size;
   const int64_t period = job->plan->period, channels = w->size[FALT_C], times = folded->size[FALT_C] / channels;
@@ -104,7 +102,7 @@ static void fold_row(const folding *job, int64_t k, const char *from, char *to) 
 
 static void fold_channel(void *context, int64_t k) {
   const folding *job = context;
-  const falt_tensor *from = &job->plan->base.problem.filter, *to = &job->plan->folded;
+  const falt_tensor *from = &job->plan->parent.base.problem.filter, *to = &job->plan->folded;
   const int64_t size = (int64_t)falt_type_size(from->type);
   for (int64_t g = 0; g < from->size[FALT_G]; g++)
     for (int64_t t = 0; t < from->size[FALT_D]; t++)
@@ -115,7 +113,7 @@ static void fold_channel(void *context, int64_t k) {
 
 static void fold_filter(const fold_plan *plan, const void *from, void *to) {
   folding job = {plan, from, to};
-  falt_parallel_for(plan->base.device->threads, plan->folded.size[FALT_K], fold_channel, &job);
+  falt_parallel_for(plan->parent.base.device->threads, plan->folded.size[FALT_K], fold_channel, &job);
 }
 
 /* ---- execute */
@@ -127,10 +125,10 @@ static size_t channel_bytes(const falt_problem *p) {
 
 /* Values of a group's channels, once for each pixel of a period. */
 static void *repeat(const fold_plan *plan, const void *values, void *memory) {
-  const size_t bytes = channel_bytes(&plan->base.problem);
+  const size_t bytes = channel_bytes(&plan->parent.base.problem);
   const char *from = values;
   char *to = memory;
-  for (int64_t g = 0; g < plan->base.problem.filter.size[FALT_G]; g++, from += bytes)
+  for (int64_t g = 0; g < plan->parent.base.problem.filter.size[FALT_G]; g++, from += bytes)
     for (int64_t e = 0; e < plan->period; e++, to += bytes) memcpy(to, from, bytes);
   return memory;
 }
@@ -139,35 +137,19 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const fold_plan *plan = (const fold_plan *)base;
   char *workspace = operands->workspace;
   falt_operands inner = *operands;
-  if (!plan->child->packed) {
+  if (!plan->parent.child->packed) {
     inner.filter = workspace + plan->filter;
     fold_filter(plan, operands->filter, inner.filter);
   }
   if (base->problem.has_scale) inner.scale = repeat(plan, operands->scale, workspace + plan->scale);
   if (base->problem.has_bias) inner.bias = repeat(plan, operands->bias, workspace + plan->bias);
-  falt_plan_run(plan->child, &inner);
+  falt_plan_run(plan->parent.child, &inner);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const fold_plan *plan = (const fold_plan *)base;
   falt_text_add(text, "(%s %lld ", base->solver->name, (long long)plan->period);
-  plan->child->table->print(plan->child, text);
-  falt_text_add(text, ")");
-}
-
-static void destroy(falt_plan *base) {
-  fold_plan *plan = (fold_plan *)base;
-  falt_plan_destroy(&plan->child);
-  falt_free(plan->values);
-  falt_free(plan);
-}
-
-static falt_status ready(falt_plan *base) {
-  fold_plan *plan = (fold_plan *)base;
-  FALT_TRY(falt_plan_ready(plan->child));
-  falt_free(plan->values);
-  plan->values = NULL;
-  return FALT_OK;
+  falt_parent_print(base, text);
 }
 
 /* ---- applicable */
@@ -224,39 +206,40 @@ static const char *refusal_forward(const falt_problem *p) {
 static falt_plan *plan_child(fold_plan *plan, falt_ask *ask) {
   const falt_problem child = folded_problem(plan, ask->problem);
   if (!ask->filter_values) return falt_plan_child(ask, &child, NULL);
-  plan->values = falt_alloc(filter_bytes(plan));
-  if (!plan->values) return falt_refuse_memory(ask);
-  fold_filter(plan, ask->filter_values, plan->values);
-  return falt_plan_child(ask, &child, plan->values);
+  plan->parent.values = falt_alloc(filter_bytes(plan));
+  if (!plan->parent.values) return falt_refuse_memory(ask);
+  fold_filter(plan, ask->filter_values, plan->parent.values);
+  return falt_plan_child(ask, &child, plan->parent.values);
 }
 
 static void lay_memory(fold_plan *plan, const falt_problem *p) {
   const size_t channels = channel_bytes(p) * (size_t)(plan->period * plan->folded.size[FALT_G]);
-  falt_memory_layout *all = &plan->base.layout;
-  falt_place_child(all, plan->child);
-  plan->filter = falt_place_part(all, plan->child->packed ? 0 : filter_bytes(plan));
+  falt_memory_layout *all = &plan->parent.base.layout;
+  falt_place_child(all, plan->parent.child);
+  plan->filter = falt_place_part(all, plan->parent.child->packed ? 0 : filter_bytes(plan));
   plan->scale = falt_place_part(all, p->has_scale ? channels : 0);
   plan->bias = falt_place_part(all, p->has_bias ? channels : 0);
-  plan->base.workspace = all->total;
+  plan->parent.base.workspace = all->total;
 }
 
 static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask, int64_t period) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = destroy, .ready = ready};
+  static const falt_plan_table table = {
+      .execute = execute, .print = print, .destroy = falt_parent_destroy, .ready = falt_parent_ready};
   fold_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   plan->period = period;
   plan->folded = fold_shape(plan, ask->problem, fold_taps(plan, ask->problem));
-  plan->child = plan_child(plan, ask);
-  if (!plan->child) {
-    destroy(&plan->base);
+  plan->parent.child = plan_child(plan, ask);
+  if (!plan->parent.child) {
+    falt_parent_destroy(&plan->parent.base);
     return NULL;
   }
-  const double bytes = plan->child->packed ? 0 : 2 * (double)filter_bytes(plan);
-  plan->base.packed = plan->child->packed;
+  const double bytes = plan->parent.child->packed ? 0 : 2 * (double)filter_bytes(plan);
+  plan->parent.base.packed = plan->parent.child->packed;
   lay_memory(plan, ask->problem);
-  plan->base.cost = plan->child->cost;
-  plan->base.cost.seconds += bytes > 0 ? falt_roofline(ask->device, FALT_F32, 0, 1, bytes) : 0;
-  return &plan->base;
+  plan->parent.base.cost = plan->parent.child->cost;
+  plan->parent.base.cost.seconds += bytes > 0 ? falt_roofline(ask->device, FALT_F32, 0, 1, bytes) : 0;
+  return &plan->parent.base;
 }
 
 static falt_plan *plan_data(const falt_solver *solver, falt_ask *ask) {
