@@ -281,7 +281,8 @@ FALT_INLINE void results_as(const falt_depthwise_call *call, const vec *sum, int
   }
 }
 
-/* Kept out of the tiles: few instructions each, and there are many tiles. */
+/* Kept out of the tiles: few instructions each, and there are many tiles. A case for each type, like other switches
+ * over types: each call is compiled for its constant type. */
 static __attribute__((noinline)) void results(const falt_depthwise_call *call, const vec *sum, int64_t q, int64_t i,
                                               int n, int positions) {
   switch (KIND == FALT_TILES_F32 ? FALT_F32 : call->type) {

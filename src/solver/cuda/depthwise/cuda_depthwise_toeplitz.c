@@ -117,7 +117,7 @@ static int alignment(const falt_tensor *t) {
   return align;
 }
 
-bool falt_depthwise_toeplitz_describe(const falt_problem *p, falt_depthwise_toeplitz_shape *s) {
+const char *falt_depthwise_toeplitz_describe(const falt_problem *p, falt_depthwise_toeplitz_shape *s) {
   const bool data = p->operation == FALT_BACKWARD_DATA;
   const struct {
     const falt_tensor *source, *result;
@@ -135,11 +135,12 @@ bool falt_depthwise_toeplitz_describe(const falt_problem *p, falt_depthwise_toep
     s->taps[i] = (int)taps;
     s->pad[i] = (int)(data ? taps - 1 - pad : pad);
   }
-  if (s->inner) return true;
-  if (!falt_tensor_unit(r.source, FALT_W) || !falt_tensor_unit(r.result, FALT_W)) return false;
+  if (s->inner) return falt_depthwise_toeplitz_refusal(s);
+  if (!falt_tensor_unit(r.source, FALT_W) || !falt_tensor_unit(r.result, FALT_W))
+    return "neither channels nor columns are contiguous";
   s->x_align = alignment(r.source);
   s->y_align = alignment(r.result);
-  return true;
+  return falt_depthwise_toeplitz_refusal(s);
 }
 
 /* ---- arguments */
@@ -182,9 +183,7 @@ static falt_status ready(falt_plan *base) {
 static const char *choose(falt_plan *base, falt_ask *ask) {
   toeplitz_plan *plan = (toeplitz_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);
-  if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
-    return "neither channels nor columns are contiguous";
-  const char *why = falt_depthwise_toeplitz_refusal(&plan->shape);
+  const char *why = falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape);
   if (why) return why;
   if (!falt_depthwise_toeplitz_choose(&plan->shape, &machine, &plan->tile)) return "no tile fits the GPU";
   plan->cuda.base.alignment = falt_depthwise_toeplitz_alignment(&plan->cuda.base.problem, &plan->shape);

@@ -7,8 +7,8 @@
 
 /* The reason that the Toeplitz solvers do not apply, or NULL. */
 const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask);
-/* False if neither channels nor columns are contiguous. */
-bool falt_depthwise_toeplitz_describe(const falt_problem *problem, falt_depthwise_toeplitz_shape *shape);
+/* Fills the shape. The reason that no tile can serve it, or NULL. */
+const char *falt_depthwise_toeplitz_describe(const falt_problem *problem, falt_depthwise_toeplitz_shape *shape);
 /* Whether addresses are aligned to the elements of one copy. */
 falt_alignment falt_depthwise_toeplitz_alignment(const falt_problem *problem,
                                                  const falt_depthwise_toeplitz_shape *shape);

@@ -80,9 +80,7 @@ static falt_status ready(falt_plan *base) {
 static const char *choose(falt_plan *base, falt_ask *ask) {
   wgrad_plan *plan = (wgrad_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);
-  if (!falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape))
-    return "neither channels nor columns are contiguous";
-  const char *why = falt_depthwise_toeplitz_refusal(&plan->shape);
+  const char *why = falt_depthwise_toeplitz_describe(&plan->cuda.base.problem, &plan->shape);
   if (why) return why;
   if (!falt_depthwise_toeplitz_wgrad_choose(&plan->shape, &machine, ask->budget->max_workspace, &plan->tile))
     return "no tile fits the GPU and the workspace";

@@ -179,6 +179,7 @@ __device__ inline void store_planes(const Args &a, const Sums &sums, const Linea
     }
 }
 
+// As store_planes, but a run goes along the channels: the loops are apart so that registers have constant indices.
 __device__ inline void store_pixels(const Args &a, const Sums &sums, const Linear<float> *l, Y *y, const Thread &t) {
 #pragma unroll
   for (int u = 0; u < POOLED_H; u++)
