@@ -21,7 +21,7 @@ static void add_words(char *line, const char *format, ...) {
 }
 
 /* Windows of one tap to several times the image, in places that filters have. */
-static void draw_box_line(char line[LINE], uint64_t *seed) {
+__attribute__((unused)) static void draw_box_line(char line[LINE], uint64_t *seed) {
   static const char *const boundaries[] = {"constant", "edge", "symmetric", "reflect101", "wrap"};
   static const char *const places[] = {"",          " mode=valid", " mode=full",
                                        " anchor=0", " stride=2",   " stride=3 mode=full"};

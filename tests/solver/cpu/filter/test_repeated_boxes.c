@@ -11,101 +11,23 @@
 
 #include <cmocka.h>
 
-#include "core/memory.h"
-#include "core/random.h"
-#include "faltung/faltung.h"
-#include "isa_devices.h"
+#include "box_sample.h"
 #include "problem/box_chain.h"
-#include "problem/problem.h"
 
-enum { COUNT = 300, MOST_TAPS = 4096, LINE = 400 };
-
-static void add_words(char *line, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void add_words(char *line, const char *format, ...) {
-  const size_t used = strlen(line);
-  va_list list;
-  va_start(list, format);
-  vsnprintf(line + used, LINE - used, format, list);
-  va_end(list);
-}
+enum { COUNT = 300, MOST_TAPS = 4096 };
 
 /* ---- one problem */
-
-typedef struct sample {
-  char line[LINE];
-  falt_problem problem;
-  falt_budget budget;
-  void *taps, *input, *expected, *output;
-  size_t bytes; /* of the output */
-  double scale; /* the largest |sum| of a window */
-} sample;
-
-static int64_t elements(const falt_tensor *t) {
-  int64_t last = t->offset;
-  for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (t->stride[dim] > 0) last += (t->size[dim] - 1) * t->stride[dim];
-  return last + 1;
-}
-
-static void *zeros(const falt_tensor *t) {
-  void *data = calloc((size_t)elements(t), falt_type_size(t->type));
-  assert_non_null(data);
-  return data;
-}
 
 static void make_sample(sample *s, const char *line, const falt_box_chain *chain) {
   static double taps[MOST_TAPS], scratch[MOST_TAPS];
   const int64_t count = falt_box_chain_length(chain);
-  *s = (sample){.scale = 0};
-  snprintf(s->line, sizeof s->line, "%s", line);
-  if (falt_problem_parse(&s->problem, &s->budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  assert_int_equal(elements(&s->problem.filter), count);
-  s->taps = zeros(&s->problem.filter);
-  s->input = zeros(&s->problem.input);
-  s->expected = zeros(&s->problem.output);
-  s->output = zeros(&s->problem.output);
-  s->bytes = (size_t)elements(&s->problem.output) * falt_type_size(s->problem.output.type);
+  open_sample(s, line);
+  assert_int_equal(falt_tensor_span(&s->problem.filter), count);
   falt_box_chain_taps(chain, taps, scratch);
   for (int64_t i = 0; i < count; i++) {
     falt_store(s->taps, s->problem.filter.type, i, taps[i]);
-    s->scale += fabs(taps[i]);
+    s->weight += fabs(taps[i]);
   }
-}
-
-static void drop_sample(sample *s) {
-  free(s->taps);
-  free(s->input);
-  free(s->expected);
-  free(s->output);
-}
-
-static void set_input(sample *s, uint64_t *seed, double factor) {
-  const falt_tensor *t = &s->problem.input;
-  double largest = fabs(s->problem.boundary_value);
-  for (int64_t i = 0; i < elements(t); i++) {
-    const bool whole = falt_type_is_integer(t->type);
-    const double low = fmax(falt_type_min(t->type), -0x1p31), high = fmin(falt_type_max(t->type), 0x1p31 - 1);
-    const double value =
-        whole ? (double)falt_random_int(seed, (int64_t)low, (int64_t)high) : (2 * falt_random_unit(seed) - 1) * factor;
-    falt_store(s->input, t->type, i, value);
-    largest = fmax(largest, fabs(value));
-  }
-  s->scale *= largest;
-}
-
-static void run(const sample *s, falt_device *device, const char *method, void *output) {
-  falt_plan *plan = NULL;
-  falt_budget budget = s->budget;
-  snprintf(budget.method, sizeof budget.method, "%s", method);
-  if (falt_plan_create(&plan, device, &s->problem, &budget, s->taps) != FALT_OK)
-    fail_msg("%s: %s", s->line, falt_message());
-  falt_operands operands = {.input = s->input, .output = output};
-  operands.workspace = falt_alloc(falt_plan_workspace(plan) + 1);
-  assert_non_null(operands.workspace);
-  memset(operands.workspace, 0xff, falt_plan_workspace(plan));
-  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
-  falt_free((void *)operands.workspace);
-  falt_plan_destroy(&plan);
 }
 
 /* Integers: one unit, since a tie may fall either way. */
@@ -115,31 +37,6 @@ static double tolerance(const sample *s, double expected) {
   const bool wide = s->problem.accumulator == FALT_F64;
   const double taps = wide && s->problem.filter.type == FALT_F64 ? 0x1p-48 : 0; /* how near chains are to taps */
   return own + (16 * falt_type_epsilon(wide ? FALT_F64 : FALT_F32) + taps) * (s->scale + fabs(expected));
-}
-
-static void compare(const sample *s, const char *isa) {
-  const falt_type type = s->problem.output.type;
-  for (int64_t i = 0; i < elements(&s->problem.output); i++) {
-    const double is = falt_load(s->output, type, i), should = falt_load(s->expected, type, i);
-    const bool equal = is == should || (isnan(is) && isnan(should)) || fabs(is - should) <= tolerance(s, should);
-    if (!equal) fail_msg("%s, %s: element %lld is %.17g and not %.17g", s->line, isa, (long long)i, is, should);
-  }
-}
-
-static void check(sample *s) {
-  run(s, devices[FALT_ISA_PORTABLE][0], "reference", s->expected);
-  for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
-    if (!falt_isa_runs((falt_isa)isa)) continue;
-    run(s, devices[isa][0], "repeated-boxes", s->output);
-    compare(s, falt_isa_name((falt_isa)isa));
-    void *again = malloc(s->bytes);
-    for (int i = 1; i < THREADS; i++) {
-      memcpy(again, s->output, s->bytes);
-      run(s, devices[isa][i], "repeated-boxes", again);
-      if (memcmp(again, s->output, s->bytes) != 0) fail_msg("%s: other bits with %d threads", s->line, i + 1);
-    }
-    free(again);
-  }
 }
 
 /* ---- random chains */
@@ -193,7 +90,7 @@ static void test_random_chains(void **state) {
     draw_line(line, falt_box_chain_length(&chain), &seed);
     make_sample(&s, line, &chain);
     set_input(&s, &seed, 1);
-    check(&s);
+    check(&s, "repeated-boxes", tolerance);
     drop_sample(&s);
   }
 }
@@ -219,7 +116,7 @@ static void test_long_lines(void **state) {
     snprintf(line, sizeof line, "correlate %s %s=%d", cases[i].line, cases[i].taps, (int)falt_box_chain_length(&chain));
     make_sample(&s, line, &chain);
     set_input(&s, &seed, 1);
-    check(&s);
+    check(&s, "repeated-boxes", tolerance);
     drop_sample(&s);
   }
 }
@@ -246,7 +143,7 @@ static void test_nothing_spreads(void **state) {
       for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
         if (!falt_isa_runs((falt_isa)isa)) continue;
         run(&s, devices[isa][0], "repeated-boxes", s.output);
-        compare(&s, falt_isa_name((falt_isa)isa));
+        compare(&s, falt_isa_name((falt_isa)isa), tolerance);
       }
       drop_sample(&s);
     }

@@ -11,85 +11,17 @@
 
 #include <cmocka.h>
 
-#include "box_lines.h"
-#include "core/memory.h"
-#include "core/random.h"
-#include "faltung/faltung.h"
-#include "isa_devices.h"
-#include "problem/problem.h"
+#include "box_sample.h"
 
 enum { COUNT = 400 };
 
 /* ---- one problem */
 
-typedef struct sample {
-  char line[LINE];
-  falt_problem problem;
-  falt_budget budget;
-  void *taps, *input, *expected, *output;
-  size_t bytes;         /* of the output */
-  double weight, scale; /* of all taps; the largest |sum| of a window */
-} sample;
-
-static int64_t elements(const falt_tensor *t) {
-  int64_t last = t->offset;
-  for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (t->stride[dim] > 0) last += (t->size[dim] - 1) * t->stride[dim];
-  return last + 1;
-}
-
-static void *filled(const falt_tensor *t, double value) {
-  void *data = calloc((size_t)elements(t), falt_type_size(t->type));
-  assert_non_null(data);
-  for (int64_t i = 0; i < elements(t); i++) falt_store(data, t->type, i, value);
-  return data;
-}
-
 static void make_sample(sample *s, const char *line, double weight) {
-  snprintf(s->line, sizeof s->line, "%s", line);
-  if (falt_problem_parse(&s->problem, &s->budget, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  s->weight = weight;
-  s->taps = filled(&s->problem.filter, weight);
-  s->input = filled(&s->problem.input, 0);
-  s->expected = filled(&s->problem.output, 0);
-  s->output = filled(&s->problem.output, 0);
-  s->bytes = (size_t)elements(&s->problem.output) * falt_type_size(s->problem.output.type);
-}
-
-static void drop_sample(sample *s) {
-  free(s->taps);
-  free(s->input);
-  free(s->expected);
-  free(s->output);
-}
-
-static void set_input(sample *s, uint64_t *seed, double factor) {
-  const falt_tensor *t = &s->problem.input;
-  double largest = fabs(s->problem.boundary_value);
-  for (int64_t i = 0; i < elements(t); i++) {
-    const bool whole = falt_type_is_integer(t->type);
-    const double low = fmax(falt_type_min(t->type), -0x1p31), high = fmin(falt_type_max(t->type), 0x1p31 - 1);
-    const double value =
-        whole ? (double)falt_random_int(seed, (int64_t)low, (int64_t)high) : (2 * falt_random_unit(seed) - 1) * factor;
-    falt_store(s->input, t->type, i, value);
-    largest = fmax(largest, fabs(value));
-  }
-  s->scale = largest * s->weight * (double)falt_problem_depth(&s->problem);
-}
-
-static void run(const sample *s, falt_device *device, const char *method, void *output) {
-  falt_plan *plan = NULL;
-  falt_budget budget = s->budget;
-  snprintf(budget.method, sizeof budget.method, "%s", method);
-  if (falt_plan_create(&plan, device, &s->problem, &budget, s->taps) != FALT_OK)
-    fail_msg("%s: %s", s->line, falt_message());
-  falt_operands operands = {.input = s->input, .output = output};
-  operands.workspace = falt_alloc(falt_plan_workspace(plan) + 1);
-  assert_non_null(operands.workspace);
-  memset(operands.workspace, 0xff, falt_plan_workspace(plan));
-  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
-  falt_free((void *)operands.workspace);
-  falt_plan_destroy(&plan);
+  open_sample(s, line);
+  s->weight = weight * (double)falt_problem_depth(&s->problem);
+  for (int64_t i = 0; i < falt_tensor_span(&s->problem.filter); i++)
+    falt_store(s->taps, s->problem.filter.type, i, weight);
 }
 
 /* Integers: to the bit where nothing on the way is a fraction, else one unit, since a tie may fall either way. */
@@ -100,32 +32,6 @@ static double tolerance(const sample *s, double expected) {
   if (whole && falt_type_is_integer(s->problem.filter.type)) return own;
   const double accumulator = falt_type_epsilon(s->problem.accumulator == FALT_F64 ? FALT_F64 : FALT_F32);
   return own + 64 * accumulator * (s->scale + fabs(expected)) + (falt_type_is_integer(type) ? 1 : 0);
-}
-
-static void compare(const sample *s, const char *isa) {
-  const falt_type type = s->problem.output.type;
-  for (int64_t i = 0; i < elements(&s->problem.output); i++) {
-    const double is = falt_load(s->output, type, i), should = falt_load(s->expected, type, i);
-    const bool equal = is == should || (isnan(is) && isnan(should)) || fabs(is - should) <= tolerance(s, should);
-    if (!equal) fail_msg("%s, %s: element %lld is %.17g and not %.17g", s->line, isa, (long long)i, is, should);
-  }
-}
-
-/* Every instruction set beside the reference, and the same bits for all numbers of threads. */
-static void check(sample *s) {
-  run(s, devices[FALT_ISA_PORTABLE][0], "reference", s->expected);
-  for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
-    if (!falt_isa_runs((falt_isa)isa)) continue;
-    run(s, devices[isa][0], "running-sums", s->output);
-    compare(s, falt_isa_name((falt_isa)isa));
-    void *again = malloc(s->bytes);
-    for (int i = 1; i < THREADS; i++) {
-      memcpy(again, s->output, s->bytes);
-      run(s, devices[isa][i], "running-sums", again);
-      if (memcmp(again, s->output, s->bytes) != 0) fail_msg("%s: other bits with %d threads", s->line, i + 1);
-    }
-    free(again);
-  }
 }
 
 /* ---- random boxes */
@@ -142,7 +48,7 @@ static void test_random_boxes(void **state) {
     if (falt_random_int(&seed, 0, 4) == 0) add_words(line, " act=clip:-9:90");
     make_sample(&s, line, strstr(line, "weight-type") ? 3 : 0.37);
     set_input(&s, &seed, 1);
-    check(&s);
+    check(&s, "running-sums", tolerance);
     drop_sample(&s);
   }
 }
@@ -167,7 +73,7 @@ static void test_large_boxes(void **state) {
     sample s;
     make_sample(&s, lines[i], 1);
     set_input(&s, &seed, 1);
-    check(&s);
+    check(&s, "running-sums", tolerance);
     drop_sample(&s);
   }
 }
@@ -188,7 +94,7 @@ static void test_nothing_spreads(void **state) {
     for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
       sample s;
       make_sample(&s, lines[i], 0.25);
-      const int64_t count = elements(&s.problem.input);
+      const int64_t count = falt_tensor_span(&s.problem.input);
       set_input(&s, &seed, 0x1p-20); /* the tolerance is that of the small elements */
       for (int times = 0; times < 3; times++)
         falt_store(s.input, s.problem.input.type, falt_random_int(&seed, 0, count - 1), values[k]);
@@ -196,7 +102,7 @@ static void test_nothing_spreads(void **state) {
       for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
         if (!falt_isa_runs((falt_isa)isa)) continue;
         run(&s, devices[isa][0], "running-sums", s.output);
-        compare(&s, falt_isa_name((falt_isa)isa));
+        compare(&s, falt_isa_name((falt_isa)isa), tolerance);
       }
       drop_sample(&s);
     }
