@@ -64,7 +64,8 @@ static bool outside_matters(const job *j) {
 typedef void take_position(void *tile, int64_t x, int64_t y);
 
 /* All positions of a place, in order; those outside only if they matter. */
-static inline void each_position(const job *j, const place *at, take_position *take, void *tile) {
+__attribute__((always_inline)) static inline void each_position(const job *j, const place *at, take_position *take,
+                                                                void *tile) {
   const falt_problem *p = &j->run->plan->p;
   const int64_t *out = p->output.size, x_step = p->input.stride[FALT_W], y_step = p->output.stride[FALT_W];
   const bool all = outside_matters(j);
@@ -246,8 +247,8 @@ static void flush_product(product_tile *t, bool drain) {
 
 /* Neighbours of a factor along `dim`, from an element on (-1: outside), and zeros up to `pitch`; in place or in `to`.
  */
-static const void *elements_of(const falt_generic_plan *plan, const factor *f, int dim, int64_t index, int64_t pitch,
-                               char *to) {
+__attribute__((always_inline)) static inline const void *elements_of(const falt_generic_plan *plan, const factor *f,
+                                                                     int dim, int64_t index, int64_t pitch, char *to) {
   const int64_t stride = f->tensor->stride[dim];
   if (index < 0) {
     falt_generic_fill(plan, to, plan->fill, f->channels);
