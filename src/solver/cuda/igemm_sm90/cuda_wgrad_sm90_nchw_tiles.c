@@ -76,7 +76,7 @@ static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *
   t->seconds = falt_wgrad_sm90_seconds(m, compute, once, again, (double)t->workspace);
 }
 
-/* ---- all tiles */
+/* ---- all tiles: the search of the halo kernel has the same lines for other fields */
 
 void falt_wgrad_sm90_nchw_each(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int rows = 1; rows <= MOST_ROWS; rows++)
