@@ -152,7 +152,8 @@ class Conv:
         if training:
             if self.learns:
                 planned(BACKWARD_DATA, empty(self.x.shape, self.y, self.w), self.w, self.y, self.layer, (False, 0, False))
-            planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (self.bias is not None and _ops.sums_bias(self.x), 0, False))
+            sums = self.bias is not None and _ops.sums_bias(self.x)
+            planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (sums, 0, False))
 
     def directions(self, training: bool) -> dict[str, tuple[Callable[..., Any], Callable]]:
         """(by faltung, by torch) of each direction that is needed."""
