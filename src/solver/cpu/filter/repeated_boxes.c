@@ -68,6 +68,28 @@ static const char *find_boxes(falt_repeated_boxes *how, const falt_problem *p, c
   return fabs(chain->at_inner) < largest && fabs(chain->at_outer) < largest ? NULL : "the taps are too large";
 }
 
+/* Whether the first sum can read rows in place: all columns are inside them, and one sum reads them. */
+static bool is_direct(const falt_repeated_boxes *how) {
+  const falt_rows *rows = &how->rows;
+  const falt_box_chain *chain = &how->chain;
+  bool one = !chain->outer;
+  for (int i = 0; i < chain->count; i++) one |= chain->size[i] > 1;
+  return how->axis != 2 && one && rows->in_place && rows->axis[2].pad[0] <= 0 &&
+         rows->out[2] - rows->axis[2].pad[0] <= rows->in[2];
+}
+
+/* Along z: rows that follow each other in input and output are one. */
+static void merge_rows(falt_rows *rows) {
+  const falt_axis *y = &rows->axis[1], *x = &rows->axis[2];
+  if (rows->in[1] != rows->out[1] || rows->in[2] != rows->out[2] || y->stride > 1 || x->stride > 1) return;
+  if (y->pad[0] || x->pad[0] || rows->in_stride[3] != rows->in[2] * rows->in_stride[4] ||
+      rows->out_stride[3] != rows->out[2] * rows->out_stride[4])
+    return;
+  rows->in[2] *= rows->in[1];
+  rows->out[2] = rows->in[2];
+  rows->in[1] = rows->out[1] = 1;
+}
+
 /* ---- sizes: of the problem and the caches, not of the number of threads, so that results do not depend on it */
 
 static int64_t position_bytes(const falt_repeated_boxes *how, int64_t lanes) {
@@ -86,13 +108,13 @@ static int64_t block_of(const falt_repeated_boxes *how, const falt_device *devic
 }
 
 static void choose_blocks(falt_repeated_boxes *how, const falt_device *device) {
-  enum { GROUPS = 4 };
+  enum { GROUPS = 4, DIRECT_GROUPS = 32 };
   const falt_rows *rows = &how->rows;
   const int64_t lanes = FALT_BOXES_BYTES / (int64_t)rows->lane_size, reach = falt_repeated_boxes_reach(how, 1);
   how->block[0] = how->block[1] = how->block[2] = 1;
   how->lanes = lanes;
   if (how->axis != 2) {
-    int64_t groups = GROUPS;
+    int64_t groups = how->direct ? DIRECT_GROUPS : GROUPS;
     while (groups > 1 && (double)(4 * reach * position_bytes(how, groups * lanes)) > 0.5 * (double)device->caches.l2)
       groups /= 2;
     how->block[2] = falt_min(rows->out[2], falt_max(1, groups * lanes / rows->pixel));
@@ -158,6 +180,8 @@ static falt_plan *plan_boxes(const falt_solver *solver, falt_ask *ask) {
   how.kernels =
       how.rows.lane == FALT_LANE_F32 ? falt_boxes_f32_for(ask->device->isa) : falt_boxes_f64_for(ask->device->isa);
   how.stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
+  if (how.axis == 0) merge_rows(&how.rows);
+  how.direct = is_direct(&how);
   plan->how = how;
   choose_blocks(&plan->how, ask->device);
   if (!place(plan, ask)) {

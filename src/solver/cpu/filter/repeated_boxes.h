@@ -13,6 +13,7 @@ typedef struct falt_repeated_boxes {
   falt_box_chain chain;
   double weight[FALT_MOST_BOXES]; /* of each box before the last: a power of two, for which the last makes up */
   int axis;                       /* the filter's, 0 to 2 */
+  bool direct;                    /* along y or z: the first box reads the input's rows where they lie */
   bool stream;                    /* results bypass the caches */
   int64_t lanes;                  /* lines of a position */
   int64_t block[3];               /* outputs of a task; along x for each of its lines */

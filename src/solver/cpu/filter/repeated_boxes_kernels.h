@@ -9,15 +9,19 @@
 enum { FALT_BOXES_BYTES = 128 };
 
 /* out[i] = (plus ? plus[i] : 0) + weight * (in[i] + in[i + step] + ... + in[i + (size - 1)*step]), for all windows
- * inside [0, count) positions. `out` may be `in`. Pitches are in bytes; everything is aligned to 64 bytes. */
+ * inside [0, count) positions. `out` may be `in`. Pitches are in bytes. Everything is aligned to 64 bytes; rows and, without
+ * `stream`, `out` to elements. */
 typedef struct falt_boxes_sum {
   const void *in;
+  const void *const *rows; /* NULL, or position i of the input is `offset` bytes behind rows[i]; not with `plus` */
+  size_t offset;
   void *out;
   const void *plus; /* NULL, or with the pitch FALT_BOXES_BYTES */
   void *ends[2];    /* scratch: `size` positions each, with the pitch FALT_BOXES_BYTES */
   size_t in_pitch, out_pitch;
   int64_t count, size, step;
   double weight;
+  bool stream; /* results bypass the caches */
 } falt_boxes_sum;
 
 typedef struct falt_boxes_kernels {

@@ -13,20 +13,28 @@ enum { WIDE = FALT_BOXES_BYTES / FALT_VECTOR_BYTES, LANES = FALT_BOXES_BYTES / s
 /* One chain of positions: every step-th one. */
 typedef struct chain {
   const char *in;
+  const void *const *rows; /* NULL: `in` and its pitch */
+  size_t offset;           /* in each of the rows */
   char *out;
   const char *plus;
   size_t in_pitch, out_pitch, plus_pitch;
-  int64_t size;
+  int64_t step, size;
   vec weight;
+  bool stream;
 } chain;
 
 FALT_INLINE const lane *position(const void *base, size_t pitch, int64_t i) {
   return (const lane *)(const void *)((const char *)base + i * (int64_t)pitch);
 }
 
+FALT_INLINE const lane *input_at(const chain *c, int64_t i) {
+  if (c->rows) return (const lane *)(const void *)((const char *)c->rows[i * c->step] + c->offset);
+  return position(c->in, c->in_pitch, i);
+}
+
 /* sum += weight * in[i]; the sum is kept as the end from there on. */
 FALT_INLINE void add_end(const chain *c, lane *ends, vec sum[WIDE], int64_t first, int64_t i) {
-  const lane *from = position(c->in, c->in_pitch, first + i);
+  const lane *from = input_at(c, first + i);
   FALT_UNROLL
   for (int k = 0; k < WIDE; k++) {
     sum[k] = vec_madd(sum[k], vec_load(from + k * VEC), c->weight);
@@ -42,12 +50,15 @@ FALT_INLINE void put_window(const chain *c, const lane *end, const vec sum[WIDE]
   for (int k = 0; k < WIDE; k++) {
     vec window = vec_load(end + k * VEC) + sum[k];
     if (c->plus) window += vec_load(plus + k * VEC);
-    vec_store(to + k * VEC, window);
+    if (c->stream)
+      vec_stream(to + k * VEC, window);
+    else
+      vec_store(to + k * VEC, window);
   }
 }
 
 FALT_INLINE void add_beginning(const chain *c, vec sum[WIDE], int64_t i) {
-  const lane *from = position(c->in, c->in_pitch, i);
+  const lane *from = input_at(c, i);
   FALT_UNROLL
   for (int k = 0; k < WIDE; k++) sum[k] = vec_madd(sum[k], vec_load(from + k * VEC), c->weight);
 }
@@ -80,25 +91,47 @@ FALT_INLINE void run_chain(const chain *c, lane *ends, lane *next, int64_t windo
   }
 }
 
+/* A loop of its own for each way to read and write. */
+static void run_kind(const chain *c, lane *ends, lane *next, int64_t windows) {
+#define RUN(from, more, around)                                                                               \
+  run_chain(&(chain){c->in, from, c->offset, c->out, more, c->in_pitch, c->out_pitch, c->plus_pitch, c->step, c->size,    \
+                     c->weight, around},                                                                      \
+            ends, next, windows)
+  if (c->plus && c->stream)
+    RUN(NULL, c->plus, true);
+  else if (c->plus)
+    RUN(NULL, c->plus, false);
+  else if (c->rows && c->stream)
+    RUN(c->rows, NULL, true);
+  else if (c->rows)
+    RUN(c->rows, NULL, false);
+  else if (c->stream)
+    RUN(NULL, NULL, true);
+  else
+    RUN(NULL, NULL, false);
+#undef RUN
+}
+
 static void sum_boxes(const falt_boxes_sum *call) {
   const int64_t step = call->step, all = call->count - (call->size - 1) * step;
   for (int64_t at = 0; at < falt_min(step, all); at++) {
-    chain c = {.in = (const char *)call->in + at * (int64_t)call->in_pitch,
+    chain c = {.in = call->in,
                .out = (char *)call->out + at * (int64_t)call->out_pitch,
                .in_pitch = call->in_pitch * (size_t)step,
                .out_pitch = call->out_pitch * (size_t)step,
+               .plus_pitch = (size_t)(FALT_BOXES_BYTES * step),
+               .step = step,
                .size = call->size,
-               .weight = vec_all((lane)call->weight)};
-    const int64_t windows = falt_ceil_div(all - at, step);
-    if (call->plus) {
-      c.plus = (const char *)call->plus + at * FALT_BOXES_BYTES;
-      c.plus_pitch = (size_t)(FALT_BOXES_BYTES * step);
-      run_chain(&c, call->ends[0], call->ends[1], windows);
-    } else {
-      run_chain(&(chain){c.in, c.out, NULL, c.in_pitch, c.out_pitch, 0, c.size, c.weight}, call->ends[0], call->ends[1],
-                windows);
-    }
+               .weight = vec_all((lane)call->weight),
+               .stream = call->stream};
+    if (call->rows)
+      c.rows = call->rows + at, c.offset = call->offset;
+    else
+      c.in += at * (int64_t)call->in_pitch;
+    if (call->plus) c.plus = (const char *)call->plus + at * FALT_BOXES_BYTES;
+    run_kind(&c, call->ends[0], call->ends[1], falt_ceil_div(all - at, step));
   }
+  if (call->stream) vec_stream_end();
 }
 
 static void to_positions(void *positions, const void *lines, size_t pitch, int64_t count) {
