@@ -95,7 +95,7 @@ static void test_random_chains(void **state) {
   }
 }
 
-/* ---- long lines, cut into several tasks */
+/* ---- long lines, cut into several tasks, and results of more than the caches hold; sigma 0 is a box of 31 */
 
 static void test_long_lines(void **state) {
   (void)state;
@@ -106,13 +106,18 @@ static void test_long_lines(void **state) {
       {20, "s", "w=70000 boundary=symmetric"},          {20, "s", "w=70000 type=f64 boundary=wrap"},
       {40, "r", "h=9000 w=9 s=1 boundary=wrap"},        {9.3, "s", "h=70 w=900 r=1 type=u8 pixel=3"},
       {3, "t", "d=40 h=9 w=150 r=1 s=1 boundary=edge"}, {100, "s", "w=300 boundary=reflect101"},
+      {0, "r", "h=1100 w=1024 s=1 value=3"},            {5, "r", "h=1100 w=1040 s=1 boundary=wrap"},
+      {0, "s", "h=1100 w=1024 r=1 boundary=edge"},      {0, "t", "d=90 h=30 w=432 r=1 s=1 boundary=symmetric"},
   };
   uint64_t seed = 3;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     falt_box_chain chain;
     char line[LINE];
     sample s;
-    assert_true(falt_box_chain_gaussian(&chain, cases[i].sigma));
+    if (cases[i].sigma > 0)
+      assert_true(falt_box_chain_gaussian(&chain, cases[i].sigma));
+    else
+      chain = (falt_box_chain){.inner = 31, .at_inner = 0.03};
     snprintf(line, sizeof line, "correlate %s %s=%d", cases[i].line, cases[i].taps, (int)falt_box_chain_length(&chain));
     make_sample(&s, line, &chain);
     set_input(&s, &seed, 1);
