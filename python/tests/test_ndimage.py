@@ -138,7 +138,7 @@ def test_errors_are_scipy_s(call):
 
 
 def test_signatures():
-    for name in ours.__all__:
+    for name in set(ours.__all__) - {"gaussian_fast"}:  # scipy has none
         a, b = (inspect.signature(getattr(m, name)).parameters.values() for m in (ours, theirs))
         assert [(p.name, p.default, p.kind) for p in a] == [(p.name, p.default, p.kind) for p in b], name
 

@@ -17,10 +17,11 @@ from .._filter import Kernel
 from .._quick import quick
 from . import _passes
 from ._arguments import Input, axes_of, axis_of, check_origin, each, mode_code
+from ._boxes import gaussian_of_boxes
 from ._linear import linear
 from ._passes import Pass
 
-__all__ = ["convolve", "convolve1d", "correlate", "correlate1d", "gaussian_filter", "gaussian_filter1d",
+__all__ = ["convolve", "convolve1d", "correlate", "correlate1d", "gaussian_fast", "gaussian_filter", "gaussian_filter1d",
            "gaussian_gradient_magnitude", "gaussian_laplace", "generic_gradient_magnitude", "generic_laplace", "laplace",
            "prewitt", "sobel", "uniform_filter", "uniform_filter1d"]
 
@@ -162,6 +163,32 @@ def gaussian_filter(input: Any, sigma: Any, order: Any = 0, output: Any = None, 
         if s > 1e-15:
             weights = _passes.gaussian(s, o, truncate, r)
             passes.append(Pass(axis, weights, len(weights) // 2, mode_code(m)))
+    return item.deliver(_passes.chain(item, passes, cval))
+
+
+@quick
+def gaussian_fast(input: Any, sigma: Any, output: Any = None, mode: Any = "reflect", cval: float = 0.0, *,
+                  axes: Any = None) -> Any:
+    """Gaussians made of boxes along all axes, or those named, in a time that hardly depends on sigma; scipy has none.
+
+    The kernel gaussian-fast of the command: three boxes, convolved with each other and with a box of two levels. Sum
+    and variance are those of the Gaussian. Along an axis taps differ from it by at most 0.9% of the peak for sigma 2,
+    0.3% for 5 and 0.2% from 16 on; all differences together are 1.5%, 0.4% and 0.3%. Below 2 it is the Gaussian.
+
+    >>> import numpy
+    >>> from faltung import ndimage
+    >>> x = numpy.zeros(201)
+    >>> x[100] = 1
+    >>> bool(abs(ndimage.gaussian_fast(x, 16) - ndimage.gaussian_filter(x, 16)).max() < 0.002 / 40)
+    True
+    """
+    item = Input(input, output)
+    axes = axes_of(axes, len(item.shape))
+    passes = []
+    for axis, s, m in zip(axes, each(sigma, len(axes)), each(mode, len(axes))):
+        if not s <= 1e-15:  # NaN is refused by the library
+            taps = gaussian_of_boxes(float(s))
+            passes.append(Pass(axis, taps, len(taps) // 2, mode_code(m)))
     return item.deliver(_passes.chain(item, passes, cval))
 
 

@@ -9,8 +9,8 @@
 enum { FALT_BOXES_BYTES = 128 };
 
 /* out[i] = (plus ? plus[i] : 0) + weight * (in[i] + in[i + step] + ... + in[i + (size - 1)*step]), for all windows
- * inside [0, count) positions. `out` may be `in`. Pitches are in bytes. Everything is aligned to 64 bytes; rows and, without
- * `stream`, `out` to elements. */
+ * inside [0, count) positions. `out` may be `in`. Pitches are in bytes. Everything is aligned to 64 bytes; rows and,
+ * without `stream`, `out` to elements. */
 typedef struct falt_boxes_sum {
   const void *in;
   const void *const *rows; /* NULL, or position i of the input is `offset` bytes behind rows[i]; not with `plus` */

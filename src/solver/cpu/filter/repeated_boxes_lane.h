@@ -93,9 +93,9 @@ FALT_INLINE void run_chain(const chain *c, lane *ends, lane *next, int64_t windo
 
 /* A loop of its own for each way to read and write. */
 static void run_kind(const chain *c, lane *ends, lane *next, int64_t windows) {
-#define RUN(from, more, around)                                                                               \
-  run_chain(&(chain){c->in, from, c->offset, c->out, more, c->in_pitch, c->out_pitch, c->plus_pitch, c->step, c->size,    \
-                     c->weight, around},                                                                      \
+#define RUN(from, more, around)                                                                                        \
+  run_chain(&(chain){c->in, from, c->offset, c->out, more, c->in_pitch, c->out_pitch, c->plus_pitch, c->step, c->size, \
+                     c->weight, around},                                                                               \
             ends, next, windows)
   if (c->plus && c->stream)
     RUN(NULL, c->plus, true);

@@ -15,8 +15,8 @@ enum { EXTRA = 16 /* positions that a transposition may touch behind the last */
 typedef struct lines {
   char *positions, *wide, *ends[2]; /* wide: of the inner box of two */
   char *rows;                       /* along x: before and after the transposition */
-  const void **source; /* of each position along y or z, where rows are read in place */
-  char *constant;      /* a row of the boundary's constant */
+  const void **source;              /* of each position along y or z, where rows are read in place */
+  char *constant;                   /* a row of the boundary's constant */
   size_t pitch, row_pitch;
 } lines;
 
@@ -196,8 +196,7 @@ static void find_sources(columns *c) {
 /* Row after row into the second cache: columns read a few lines of each row, which memory serves slowly. */
 static void fetch_sources(const columns *c, int64_t bytes) {
   for (int64_t i = 0; i < c->count; i++)
-    for (int64_t at = 0; at < bytes; at += FALT_ALIGN)
-      __builtin_prefetch((const char *)c->l.source[i] + at, 0, 2);
+    for (int64_t at = 0; at < bytes; at += FALT_ALIGN) __builtin_prefetch((const char *)c->l.source[i] + at, 0, 2);
 }
 
 /* Results of whole positions lie as the output does. */

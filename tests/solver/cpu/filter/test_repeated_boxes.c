@@ -103,11 +103,16 @@ static void test_long_lines(void **state) {
     double sigma;
     const char *taps, *line;
   } cases[] = {
-      {20, "s", "w=70000 boundary=symmetric"},          {20, "s", "w=70000 type=f64 boundary=wrap"},
-      {40, "r", "h=9000 w=9 s=1 boundary=wrap"},        {9.3, "s", "h=70 w=900 r=1 type=u8 pixel=3"},
-      {3, "t", "d=40 h=9 w=150 r=1 s=1 boundary=edge"}, {100, "s", "w=300 boundary=reflect101"},
-      {0, "r", "h=1100 w=1024 s=1 value=3"},            {5, "r", "h=1100 w=1040 s=1 boundary=wrap"},
-      {0, "s", "h=1100 w=1024 r=1 boundary=edge"},      {0, "t", "d=90 h=30 w=432 r=1 s=1 boundary=symmetric"},
+      {20, "s", "w=70000 boundary=symmetric"},
+      {20, "s", "w=70000 type=f64 boundary=wrap"},
+      {40, "r", "h=9000 w=9 s=1 boundary=wrap"},
+      {9.3, "s", "h=70 w=900 r=1 type=u8 pixel=3"},
+      {3, "t", "d=40 h=9 w=150 r=1 s=1 boundary=edge"},
+      {100, "s", "w=300 boundary=reflect101"},
+      {0, "r", "h=1100 w=1024 s=1 value=3"},
+      {5, "r", "h=1100 w=1040 s=1 boundary=wrap"},
+      {0, "s", "h=1100 w=1024 r=1 boundary=edge"},
+      {0, "t", "d=90 h=30 w=432 r=1 s=1 boundary=symmetric"},
   };
   uint64_t seed = 3;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
