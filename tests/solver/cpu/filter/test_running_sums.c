@@ -58,8 +58,8 @@ static void test_random_boxes(void **state) {
 static void test_large_boxes(void **state) {
   (void)state;
   static const char *const lines[] = {
-      "correlate h=90 w=9000 r=7 s=33 boundary=wrap type=u8 weight-type=s32 out-type=s32",
-      "correlate h=90 w=9000 r=7 s=33 boundary=wrap",
+      "correlate h=40 w=9000 r=7 s=33 boundary=wrap type=u8 weight-type=s32 out-type=s32",
+      "correlate h=40 w=9000 r=7 s=33 boundary=wrap",
       "correlate h=300 w=64 r=101 s=5 boundary=reflect101",
       "correlate w=30000 s=1001 boundary=symmetric",
       "correlate w=300 s=1001 boundary=reflect101 type=u16 weight-type=s32 out-type=s32",
