@@ -38,14 +38,10 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- plan */
 
-static double tap_count(const falt_problem *p) {
-  return (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
-}
-
 static const char *refusal(const falt_problem *p) {
-  const bool one_axis = tap_count(p) <= (double)falt_problem_filter_elements(p);
+  const bool one_axis = falt_dense_taps(p) <= (double)falt_problem_filter_elements(p);
   return !p->factors ? "the filter does not come as factors"
-         : tap_count(p) > FALT_MOST_EXPANDED_TAPS && !one_axis
+         : falt_dense_taps(p) > FALT_MOST_EXPANDED_TAPS && !one_axis
              ? "the filter has more than 2^16 taps, too many to expand"
              : NULL;
 }
@@ -67,7 +63,7 @@ static bool add_child(expand_plan *plan, falt_ask *ask) {
   const falt_type type = falt_problem_has_f64(p) ? FALT_F64 : FALT_F32;
   plan->given = (falt_given_factors){.expands = true, .type = type};
   const falt_problem dense = dense_problem(p, type);
-  const size_t bytes = (size_t)tap_count(p) * falt_type_size(type);
+  const size_t bytes = (size_t)falt_dense_taps(p) * falt_type_size(type);
   if (ask->filter_values) {
     if (!(plan->parent.values = falt_alloc(bytes))) return falt_refuse_memory(ask);
     falt_factors_expand(p, ask->filter_values, type, plan->parent.values);
@@ -91,7 +87,7 @@ static falt_plan *plan_expand(const falt_solver *solver, falt_ask *ask) {
     falt_parent_destroy(&plan->parent.base);
     return NULL;
   }
-  const double products = ask->filter_values ? 0 : tap_count(ask->problem) * ask->problem->factors;
+  const double products = ask->filter_values ? 0 : falt_dense_taps(ask->problem) * ask->problem->factors;
   plan->parent.base.workspace = plan->parent.base.layout.total;
   plan->parent.base.packed = ask->filter_values != NULL;
   plan->parent.base.cost = plan->parent.child->cost;

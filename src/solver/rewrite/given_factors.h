@@ -16,4 +16,9 @@ falt_status falt_given_factors_ready(falt_given_factors *given, const falt_devic
 void falt_given_factors_make(const falt_given_factors *given, const falt_plan *plan, const falt_operands *operands,
                              void *to);
 
+/* Taps of the dense filter, for every channel. */
+static inline double falt_dense_taps(const falt_problem *p) {
+  return (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
+}
+
 #endif

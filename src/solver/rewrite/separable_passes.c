@@ -131,10 +131,6 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-static double tap_count(const falt_problem *p) {
-  return (double)p->filter.size[FALT_D] * (double)p->filter.size[FALT_H] * (double)p->filter.size[FALT_W];
-}
-
 /* Whether results between passes, extended and of all terms, can be addressed. */
 static bool is_moderate(const falt_problem *p) {
   double count = falt_max(1, p->factors) * (double)p->input.size[FALT_N] * (double)p->input.size[FALT_G];
@@ -159,7 +155,7 @@ static const char *refusal(const falt_ask *ask) {
          : p->factors                           ? NULL
          : !ask->filter_values                  ? "the filter's values are not known when planning"
          : falt_type_is_integer(p->filter.type) ? "passes would round where sums of integers are exact"
-         : tap_count(p) > MAX_TAPS              ? "the filter has more than 2^16 taps, too many to factor"
+         : falt_dense_taps(p) > MAX_TAPS        ? "the filter has more than 2^16 taps, too many to factor"
          : !falt_factor_pays(ask)               ? falt_factor_too_long
                                                 : NULL;
 }
@@ -258,9 +254,10 @@ static bool make_values(passes_plan *plan, falt_ask *ask, const void *values) {
  * taps of the dense filter: true of few samples and much dilation. */
 static bool extends_too_far(const falt_passes *passes, const falt_problem *p) {
   const falt_problem *first = &passes->pass[0];
-  const double taps = tap_count(p);
+  const double taps = falt_dense_taps(p);
   return passes->extends && taps <= FALT_MOST_EXPANDED_TAPS &&
-         (double)falt_tensor_count(&first->output) * tap_count(first) > (double)falt_tensor_count(&p->output) * taps;
+         (double)falt_tensor_count(&first->output) * falt_dense_taps(first) >
+             (double)falt_tensor_count(&p->output) * taps;
 }
 
 /* The problem with its filter as factors; `values` are these, or NULL if they are given. */
