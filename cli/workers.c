@@ -272,11 +272,11 @@ static void watch_all(watch *w) {
   }
   cli_progress_end();
   if (!cli_interrupted()) read_failures(w, 0);
-  for (int i = 0; i < w->run->processes; i++) {
-    if (!w->workers[i].pid) continue;
-    kill(w->workers[i].pid, SIGKILL);
-    while (waitpid(w->workers[i].pid, NULL, 0) < 0 && errno == EINTR) continue;
-  }
+  for (int i = 0; i < w->run->processes; i++)
+    if (w->workers[i].pid) kill(w->workers[i].pid, SIGKILL);
+  /* After a signal the totals come first: the driver of a GPU may take seconds to end a process. */
+  for (int i = 0; i < w->run->processes && !cli_interrupted(); i++)
+    while (w->workers[i].pid && waitpid(w->workers[i].pid, NULL, 0) < 0 && errno == EINTR) continue;
 }
 
 int cli_workers_run(const cli_run *run, void (*fail)(void *context, const cli_failure *failure), void *context,
