@@ -163,8 +163,8 @@ int main(int argc, char **argv) {
   static const char *const large[] = {
       "correlate h=90 w=9000 r=7 s=33 boundary=wrap type=u8 weight-type=s32 out-type=s32",
       "correlate h=90 w=9000 r=7 s=33 boundary=wrap",
-      "correlate h=700 w=1400 r=301 s=301 boundary=reflect101",
-      "correlate h=700 w=1400 r=301 s=301 boundary=reflect101 type=u8",
+      "correlate h=160 w=700 r=301 s=301 boundary=reflect101",
+      "correlate h=160 w=700 r=301 s=301 boundary=reflect101 type=u8",
       "correlate h=301 w=640 pixel=3 r=101 s=31 boundary=symmetric type=u8",
       "correlate w=30000 s=1001 boundary=symmetric",
       "correlate w=90000 s=20001 boundary=edge",
