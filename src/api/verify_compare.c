@@ -115,15 +115,20 @@ static double largest_product(const falt_verification *v) {
   return largest_of(v, factor[0]) * largest_of(v, factor[1]);
 }
 
-/* Whether the factors of the products are of one type. */
+/* Whether a factor of the products, or both, are of a type. */
+static bool has_factor(const falt_problem *p, falt_type type) {
+  return falt_problem_factor(p, 0)->type == type || falt_problem_factor(p, 1)->type == type;
+}
+
 static bool are_both(const falt_problem *p, falt_type type) {
   return falt_problem_factor(p, 0)->type == type && falt_problem_factor(p, 1)->type == type;
 }
 
 /* The loss of an output by underflow, before activation: each product up to the accumulator's smallest number, times
- * the largest factor of a sum. bf16 dot products treat operands and sums below 2^-126 as zeros. Tensor cores align
- * products by the exponents of their operands, which are 2^-14 for all smaller f16, and truncate 24 bits below the
- * largest. The product alpha*scale, by which sums are multiplied, loses half of the smallest number. */
+ * the largest factor of a sum. bf16 dot products treat operands and sums below 2^-126 as zeros. Tensor cores multiply
+ * f32 in parts of tf32, whose smallest number is 2^-136. They align products of f16 by the exponents of their operands,
+ * which are 2^-14 for all smaller f16, and truncate 24 bits below the largest. The product alpha*scale, by which sums are
+ * multiplied, loses half of the smallest number. */
 static double underflow_of(const comparison *c) {
   const falt_verification *v = c->v;
   const falt_problem *p = v->problem;
@@ -132,9 +137,11 @@ static double underflow_of(const comparison *c) {
   const double flushed = 0x1p-126 * (1 + 2 * factor);
   const bool aligns = v->device->memory && are_both(p, FALT_F16);
   const double aligned = 0x1p-149 + 0x1p-38 * factor;
+  const bool parts = v->device->memory && has_factor(p, FALT_F32);
   const double lost = p->accumulator == FALT_F64 ? 0x1p-1074
                       : are_both(p, FALT_BF16)   ? flushed
                       : aligns                   ? aligned
+                      : parts                    ? 0x1p-149 + 0x1p-136 * factor
                                                  : 0x1p-149;
   const double of_factor = p->has_scale && p->accumulator != FALT_F64 ? 0x1p-150 * largest_product(v) : 0;
   return (double)falt_problem_depth(p) * (lost * scale + of_factor);
