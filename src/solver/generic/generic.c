@@ -17,12 +17,16 @@
 
 /* ---- lanes */
 
+/* Terms of a sum from which it is in f64: batches, of few terms in the worst case, are added one after another. */
+enum { LONG_SUM = 1 << 15 };
+
 static int lane_of(const falt_problem *p) {
   const double bound = falt_problem_sum_bound(p);
   if (isfinite(bound) && p->operation == FALT_FORWARD)
     return bound < 0x1p24 ? FALT_GENERIC_F32 : bound < 0x1p53 ? FALT_GENERIC_F64 : FALT_GENERIC_WIDE;
   if (isfinite(bound)) return bound < 0x1p24 && p->operation == FALT_MAXPOOL ? FALT_GENERIC_F32 : FALT_GENERIC_F64;
-  return falt_problem_has_f64(p) ? FALT_GENERIC_F64 : FALT_GENERIC_F32;
+  const bool many = p->operation != FALT_BACKWARD_FILTER && falt_problem_depth(p) > LONG_SUM;
+  return many || falt_problem_has_f64(p) ? FALT_GENERIC_F64 : FALT_GENERIC_F32;
 }
 
 /* ---- versions */

@@ -6,17 +6,14 @@
  *   LANE_VECTOR, LANE_WIDTH   a register of sums and its number of sums; LANE_LOAD(address) loads elements into one
  */
 
-/* A block of `rows` x `columns` accumulators stays in registers over the whole depth. Always inlined with constant
+/* A block of `rows` x `columns` accumulators stays in registers over the whole depth, and is added to the sums then: no
+ * chain of roundings is longer than a call. Always inlined with constant
  * sizes, so the loops over the block unroll. */
 static inline __attribute__((always_inline)) void LANE(block)(const falt_generic_product *call, int m, int64_t i,
                                                               const int rows, const int columns) {
-  LANE_VECTOR sums[ROWS][2 * COLUMN_VECTORS];
+  LANE_VECTOR sums[ROWS][2 * COLUMN_VECTORS] = {0};
   LANE_SUM *out = (LANE_SUM *)call->sums + m * call->pitch + i;
   const LANE_ELEMENT *a = (const LANE_ELEMENT *)call->a + m * call->a_row;
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; r++)
-#pragma GCC unroll 8
-    for (int c = 0; c < columns; c++) sums[r][c] = *(const LANE_VECTOR *)(out + r * call->pitch + c * LANE_WIDTH);
   for (int j = 0; j < call->depth; j++, a += call->a_step) {
     const LANE_ELEMENT *b = (const LANE_ELEMENT *)call->b[j] + i;
     LANE_VECTOR column[2 * COLUMN_VECTORS];
@@ -30,7 +27,7 @@ static inline __attribute__((always_inline)) void LANE(block)(const falt_generic
 #pragma GCC unroll 8
   for (int r = 0; r < rows; r++)
 #pragma GCC unroll 8
-    for (int c = 0; c < columns; c++) *(LANE_VECTOR *)(out + r * call->pitch + c * LANE_WIDTH) = sums[r][c];
+    for (int c = 0; c < columns; c++) *(LANE_VECTOR *)(out + r * call->pitch + c * LANE_WIDTH) += sums[r][c];
 }
 
 /* `rows` rows of sums over all columns. */
@@ -96,16 +93,14 @@ static void LANE(dots)(const void *const *a, int rows, const void *const *b, int
 static inline __attribute__((always_inline)) void LANE(pair_block)(const void *const *a, const void *const *b,
                                                                    int depth, int64_t i, const int columns,
                                                                    LANE_SUM *sums) {
-  LANE_VECTOR total[4];
-#pragma GCC unroll 4
-  for (int c = 0; c < columns; c++) total[c] = *(const LANE_VECTOR *)(sums + i + c * LANE_WIDTH);
+  LANE_VECTOR total[4] = {0};
   for (int j = 0; j < depth; j++) {
     const LANE_ELEMENT *x = (const LANE_ELEMENT *)a[j] + i, *y = (const LANE_ELEMENT *)b[j] + i;
 #pragma GCC unroll 4
     for (int c = 0; c < columns; c++) total[c] += LANE_LOAD(x + c * LANE_WIDTH) * LANE_LOAD(y + c * LANE_WIDTH);
   }
 #pragma GCC unroll 4
-  for (int c = 0; c < columns; c++) *(LANE_VECTOR *)(sums + i + c * LANE_WIDTH) = total[c];
+  for (int c = 0; c < columns; c++) *(LANE_VECTOR *)(sums + i + c * LANE_WIDTH) += total[c];
 }
 
 static void LANE(pairs)(const void *const *a, const void *const *b, int depth, int64_t n, void *sums) {

@@ -312,6 +312,30 @@ static __attribute__((noinline)) void results(const falt_depthwise_call *call, c
   }
 }
 
+/* Sums of floats are chains of the segments whose weights lie in the same PIECE words of a lane; these are added one
+ * after another. The cut depends on the taps alone. */
+enum { PIECE = 512, ROUNDS = KIND == FALT_TILES_F32 || KIND == FALT_TILES_BF16 };
+
+FALT_INLINE void all_segments(vec *sum, const falt_depthwise_call *call, int64_t q, const place *at,
+                              const lane *weights, const int positions, const falt_depthwise_reads reads,
+                              const bool full) {
+  vec total[TILE];
+  int64_t piece = call->count > 0 ? call->segments->weight / (PIECE * VEC) : 0;
+  bool has_total = false;
+  for (const falt_depthwise_segment *s = call->segments; s < call->segments + call->count; s++) {
+    if (ROUNDS && s->weight / (PIECE * VEC) != piece) {
+      FALT_UNROLL
+      for (int p = 0; p < positions; p++) total[p] = has_total ? total[p] + sum[p] : sum[p], sum[p] = (vec){0};
+      has_total = true;
+      piece = s->weight / (PIECE * VEC);
+    }
+    add_segment(sum, s, weights, at, q, call->positions, positions, reads, full);
+  }
+  FALT_UNROLL
+  for (int p = 0; p < positions; p++)
+    if (has_total) sum[p] = total[p] + sum[p];
+}
+
 /* Positions [q, q + positions) of one vector of channels. */
 FALT_INLINE void tile(const falt_depthwise_call *call, int64_t q, const place *at, const lane *weights,
                       const int positions, const falt_depthwise_reads reads) {
@@ -320,8 +344,7 @@ FALT_INLINE void tile(const falt_depthwise_call *call, int64_t q, const place *a
   look_ahead(call, q, at, positions);
   FALT_UNROLL
   for (int p = 0; p < positions; p++) sum[p] = (vec){0};
-  for (const falt_depthwise_segment *s = call->segments; s < call->segments + call->count; s++)
-    add_segment(sum, s, weights, at, q, call->positions, positions, reads, full);
+  all_segments(sum, call, q, at, weights, positions, reads, full);
   const falt_type own = KIND == FALT_TILES_F32 ? FALT_F32 : KIND == FALT_TILES_BF16 ? FALT_BF16 : FALT_U8;
   if (call->finish || (KIND != FALT_TILES_F32 && (call->type != own || at->n != VEC))) {
     vec sums[TILE];

@@ -20,6 +20,11 @@ typedef struct run {
   lane *sums; /* of the segment's first tap */
 } run;
 
+/* The sum of a few positions: no chain of roundings is longer. */
+FALT_INLINE void add_to(lane *sums, vec sum) {
+  vec_store(sums, vec_load(sums) + sum);
+}
+
 /* The products of one column with the taps that read it: all of them, but at the ends of the run. */
 FALT_INLINE void add_column(vec *sum, const run *r, const lane *x, int64_t j, vec_bits pick, int64_t c, const int taps,
                             const int sources, const falt_depthwise_reads reads, const bool full, const bool inside) {
@@ -74,15 +79,14 @@ FALT_INLINE void gather_sources(const run *r, int64_t j, vec_bits pick, const in
   const int64_t weight_step = r->segment->weight_step;
   const bool whole = r->begin <= 0 && r->end >= r->count + taps - 1;
   FALT_UNROLL
-  for (int i = 0; i < taps * sources; i++)
-    sum[i] = vec_load(r->sums + i / sources * weight_step + (j + i % sources) * VEC);
+  for (int i = 0; i < taps * sources; i++) sum[i] = (vec){0};
   if (r->segment->near && !(reads == FALT_READS_EACH && whole))
     gather_columns(sum, r, j, pick, taps, sources, reads, full);
   else
     gather_apart(sum, r, j, pick, taps, sources, reads, full);
   FALT_UNROLL
   for (int i = 0; i < taps * sources; i++)
-    vec_store(r->sums + i / sources * weight_step + (j + i % sources) * VEC, sum[i]);
+    add_to(r->sums + i / sources * weight_step + (j + i % sources) * VEC, sum[i]);
 }
 
 FALT_INLINE void gather_taps(const run *r, const int taps, const falt_depthwise_reads reads, const bool full) {
@@ -145,7 +149,7 @@ FALT_INLINE void gather_rows(const run *r, const int taps, const int rows) {
   vec sum[ROW_SUMS];
   const int64_t weight_step = r->segment->weight_step, step = r->segment->step, tap_step = r->segment->tap_step;
   FALT_UNROLL
-  for (int i = 0; i < taps * rows; i++) sum[i] = vec_load(r[i / taps].sums + i % taps * weight_step);
+  for (int i = 0; i < taps * rows; i++) sum[i] = (vec){0};
   for (int64_t q = 0; q < r->count; q++) {
     const vec factor = vec_keep(vec_load(r->by + q * r->by_step));
     if (!r->at && q >= r->begin && q + taps <= r->end) {
@@ -163,7 +167,7 @@ FALT_INLINE void gather_rows(const run *r, const int taps, const int rows) {
     }
   }
   FALT_UNROLL
-  for (int i = 0; i < taps * rows; i++) vec_store(r[i / taps].sums + i % taps * weight_step, sum[i]);
+  for (int i = 0; i < taps * rows; i++) add_to(r[i / taps].sums + i % taps * weight_step, sum[i]);
 }
 
 static run run_of(const falt_depthwise_gradient *g, const falt_depthwise_segment *s, const walk *w, int64_t q,

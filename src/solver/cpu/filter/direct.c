@@ -100,8 +100,8 @@ static void set_band(falt_direct_plan *plan) {
   const falt_filter_kernels *kernels = plan->rows.kernels;
   int64_t r = plan->parts[0].r, rows = falt_ceil_div(plan->rows.out[1], plan->out_step);
   plan->band = kernels->tile_rows;
-  plan->blocked =
-      plan->part_count == 1 && r >= 2 && r <= kernels->blocked_most && rows >= 2 * r - 1 && rows > plan->band;
+  plan->blocked = plan->part_count == 1 && r >= 2 && r <= kernels->blocked_most && rows >= 2 * r - 1 &&
+                  rows > plan->band && falt_filter_is_chain(plan->parts[0].planes, r, plan->parts[0].s);
   if (!plan->blocked) return;
   plan->band = 2 * r - 1;
   for (int64_t count = 3 * r - 1; count < FALT_DIRECT_MOST_BAND && count <= rows; count += r)

@@ -35,7 +35,7 @@ FALT_INLINE void along_block(const falt_filter_rows *call, int row, int64_t x, i
   vec acc[WIDE];
   lane *out = (lane *)call->out[row] + x;
   FALT_UNROLL
-  for (int q = 0; q < width; q++) acc[q] = call->accumulate ? vec_load(out + q * VEC) : (vec){0};
+  for (int q = 0; q < width; q++) acc[q] = (vec){0};
   const lane *from = (const lane *)call->rows[row] + x, *taps = call->taps;
   const int64_t past = step == 1 ? (int64_t)((uintptr_t)from / sizeof(lane) % VEC) : 0;
   from -= past;
@@ -59,15 +59,17 @@ FALT_INLINE void along_block(const falt_filter_rows *call, int row, int64_t x, i
     }
   }
   FALT_UNROLL
-  for (int q = 0; q < width; q++)
+  for (int q = 0; q < width; q++) {
+    const vec sum = call->accumulate ? vec_load(out + q * VEC) + acc[q] : acc[q];
     if (stream)
-      vec_stream(out + q * VEC, acc[q]);
+      vec_stream(out + q * VEC, sum);
     else
-      vec_store(out + q * VEC, acc[q]);
+      vec_store(out + q * VEC, sum);
+  }
 }
 
-FALT_INLINE void along(const falt_filter_rows *call, int count, int step) {
-  for (int row = 0; row < count; row++) {
+FALT_INLINE void along(const falt_filter_rows *call, int step) {
+  for (int row = 0; row < call->count; row++) {
     const bool stream = call->stream && (uintptr_t)call->out[row] % FALT_VECTOR_BYTES == 0;
     int64_t x = 0;
     for (; x + WIDE * VEC <= call->n; x += WIDE * VEC) {
@@ -80,18 +82,19 @@ FALT_INLINE void along(const falt_filter_rows *call, int count, int step) {
   if (call->stream) vec_stream_end();
 }
 
-static void along_1(const falt_filter_rows *call, int count) {
-  along(call, count, 1);
-}
-static void along_2(const falt_filter_rows *call, int count) {
-  along(call, count, 2);
-}
-static void along_3(const falt_filter_rows *call, int count) {
-  along(call, count, 3);
-}
-static void along_4(const falt_filter_rows *call, int count) {
-  along(call, count, 4);
-}
+#define STEP(step)                                                      \
+  static void piece_##step(const falt_filter_rows *call) {              \
+    along(call, step);                                                  \
+  }                                                                     \
+  static void along_##step(const falt_filter_rows *call, int count) {   \
+    falt_filter_rows counted = *call;                                   \
+    counted.count = count;                                              \
+    falt_filter_in_pieces(&counted, count, sizeof(lane), piece_##step); \
+  }
+STEP(1)
+STEP(2)
+STEP(3)
+STEP(4)
 
 falt_filter_along *falt_filter_along_f32_avx512(int64_t step) {
   static falt_filter_along *const by_step[FALT_FILTER_ALONG_MOST] = {along_1, along_2, along_3, along_4};

@@ -1,8 +1,9 @@
-/* The table of filter kernels by instruction set. */
+/* The table of filter kernels by instruction set, and calls for filters of many taps. */
 #include "solver/cpu/filter/filter_kernels.h"
 
 #include <pthread.h>
 
+#include "core/memory.h"
 #include "solver/cpu/filter/filter_table.h"
 
 /* By rising level, each with the templates that fill it; levels that were not built are absent. */
@@ -39,4 +40,46 @@ const falt_filter_kernels *falt_filter_kernels_for(falt_isa isa) {
   for (int i = 1; i < LEVELS; i++)
     if (levels[i].isa <= isa) best = i;
   return &tables[best];
+}
+
+/* The taps from (plane, row, column) on, whose sums are added to those before them. */
+static falt_filter_rows taps_from(const falt_filter_rows *call, size_t lane, int plane, int row, int column) {
+  falt_filter_rows rest = *call;
+  const int64_t tap = ((int64_t)plane * call->r + row) * call->s + column;
+  rest.taps = (const char *)call->taps + (size_t)tap * lane;
+  rest.planes -= plane;
+  rest.r -= row;
+  rest.s -= column;
+  rest.accumulate = true;
+  rest.prefetch = NULL;
+  return rest;
+}
+
+/* Halves the planes, else the rows, else the columns, these at whole cache lines of f32. */
+void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane,
+                           void (*kernel)(const falt_filter_rows *call)) {
+  enum { LINE = 16 };
+  if (falt_filter_is_chain(call->planes, call->r, call->s)) {
+    kernel(call);
+    return;
+  }
+  falt_filter_rows first = *call, rest;
+  const void *moved[FALT_FILTER_MOST_ROWS];
+  first.stream = false;
+  if (call->planes > 1) {
+    first.planes /= 2;
+    rest = taps_from(call, lane, first.planes, 0, 0);
+    rest.rows = call->rows + first.planes * (call->r + rows - 1);
+  } else if (call->r > 1) {
+    first.r /= 2;
+    rest = taps_from(call, lane, 0, first.r, 0);
+    rest.rows = call->rows + first.r;
+  } else {
+    first.s = (int)falt_round_up(first.s / 2, LINE);
+    rest = taps_from(call, lane, 0, 0, first.s);
+    for (int i = 0; i < rows; i++) moved[i] = (const char *)call->rows[i] + (size_t)(first.s * call->step) * lane;
+    rest.rows = moved;
+  }
+  falt_filter_in_pieces(&first, rows, lane, kernel);
+  falt_filter_in_pieces(&rest, rows, lane, kernel);
 }

@@ -15,8 +15,11 @@
  *             taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x + j*step]
  *
  * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile`, 1 for `single` and `count`
- * for `blocked`. Each sum is one chain of multiply-adds in the order i, plane, j, so the bits of an output do not
- * depend on the cut of the work into calls. */
+ * for `blocked`. Up to FALT_FILTER_CHAIN taps are one chain of multiply-adds in the order i, plane, j. More taps are
+ * cut into pieces, each a chain of its own, and these are added in order: a long chain in f32 would lose as many bits
+ * as its length has. The cut depends on planes, r and s alone, so the bits of an output do not depend on the cut of the
+ * work into calls. `blocked` takes no more than one chain. */
+enum { FALT_FILTER_CHAIN = 512, FALT_FILTER_MOST_ROWS = 16 };
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
   const void *taps;
@@ -56,6 +59,15 @@ typedef struct falt_filter_kernels {
   void (*store[FALT_LANE_COUNT][FALT_TYPE_COUNT])(void *dst, int64_t stride, const void *src, int64_t n,
                                                   const falt_row_epilogue *epilogue, bool stream);
 } falt_filter_kernels;
+
+/* Calls a kernel for one piece of the taps after another. rows: its output rows, at most FALT_FILTER_MOST_ROWS; lane:
+ * bytes of an element. */
+void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane,
+                           void (*kernel)(const falt_filter_rows *call));
+
+static inline bool falt_filter_is_chain(int64_t planes, int64_t r, int64_t s) {
+  return planes * r * s <= FALT_FILTER_CHAIN;
+}
 
 /* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
 const falt_filter_kernels *falt_filter_kernels_for(falt_isa isa);

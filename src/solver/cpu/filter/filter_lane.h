@@ -6,8 +6,8 @@
 /* Register tile: P rows x Q vectors of accumulators stay in registers over all planes, rows and taps. An input vector
  * is loaded once for the (up to P) output rows that use it, and a tap is broadcast once for Q vectors. Input row t
  * feeds output row p through filter row t - p, so the first and last P - 1 input rows feed fewer outputs (a triangle).
- * They have their own code, so no product is wasted. Each sum is one chain in the order plane, row, tap for any tile
- * that computes it: outputs do not depend on the cut of the work. */
+ * They have their own code, so no product is wasted. Each piece of a sum is one chain in the order row, plane, tap for
+ * any tile that computes it: outputs do not depend on the cut of the work. */
 
 #if FALT_VECTOR_BYTES == 64 || defined(__aarch64__)
 enum { P = 4, Q = 6, QUEUE = 12 }; /* 24 sums, 6 inputs, 1 tap of 32 registers */
@@ -56,6 +56,11 @@ FALT_INLINE void put(lane *to, vec v, int part, bool stream) {
     vec_stream(to, v);
   else
     vec_store(to, v);
+}
+
+/* A piece of a sum, which the pieces before it are added to. */
+FALT_INLINE void add_to(const block *b, lane *to, vec sum, int part) {
+  put(to, b->accumulate ? take(to, part) + sum : sum, part, b->stream);
 }
 
 /* The valid elements of vector k of a block of `width` vectors whose last has `part` elements. */
@@ -139,8 +144,7 @@ FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
   FALT_UNROLL
   for (int p = 0; p < P; p++) {
     FALT_UNROLL
-    for (int k = 0; k < width; k++)
-      acc[p][k] = b->accumulate ? take(b->out[p] + b->x + k * VEC, part_of(k, width, part)) : (vec){0};
+    for (int k = 0; k < width; k++) acc[p][k] = (vec){0};
   }
   if (r < P)
     tile_low(acc, r, width, part, b);
@@ -149,7 +153,7 @@ FALT_INLINE void tile_block(const block *b, int r, int width, int part) {
   FALT_UNROLL
   for (int p = 0; p < P; p++) {
     FALT_UNROLL
-    for (int k = 0; k < width; k++) put(b->out[p] + b->x + k * VEC, acc[p][k], part_of(k, width, part), b->stream);
+    for (int k = 0; k < width; k++) add_to(b, b->out[p] + b->x + k * VEC, acc[p][k], part_of(k, width, part));
   }
 }
 
@@ -222,7 +226,7 @@ static void tile_3_few(const block *b, int width, int part) {
   tile_few(b, 3, width, part);
 }
 
-static void tile(const falt_filter_rows *call) {
+static void tile_piece(const falt_filter_rows *call) {
   static const blocks by_height[P] = {{tile_whole, tile_high_few, Q, FEW},
                                       {tile_1_whole, tile_1_few, Q, FEW},
                                       {tile_2_whole, tile_2_few, Q, FEW},
@@ -232,13 +236,17 @@ static void tile(const falt_filter_rows *call) {
   run_columns(call, P, column ? &down : &by_height[call->r < P ? call->r : 0]);
 }
 
+static void tile(const falt_filter_rows *call) {
+  falt_filter_in_pieces(call, P, sizeof(lane), tile_piece);
+}
+
 /* ------------------------------------------------------------------------------------------------- one row */
 
 FALT_INLINE void single_block(const block *b, int width, int part) {
   vec acc[QUEUE];
   lane *out = b->out[0] + b->x;
   FALT_UNROLL
-  for (int k = 0; k < width; k++) acc[k] = b->accumulate ? take(out + k * VEC, part_of(k, width, part)) : (vec){0};
+  for (int k = 0; k < width; k++) acc[k] = (vec){0};
   for (int64_t i = 0; i < b->r; i++)
     for (int64_t plane = 0; plane < b->planes; plane++) {
       const lane *from = b->rows[plane * b->r + i] + b->x, *tap = b->taps + (plane * b->r + i) * b->s;
@@ -249,7 +257,7 @@ FALT_INLINE void single_block(const block *b, int width, int part) {
       }
     }
   FALT_UNROLL
-  for (int k = 0; k < width; k++) put(out + k * VEC, acc[k], part_of(k, width, part), b->stream);
+  for (int k = 0; k < width; k++) add_to(b, out + k * VEC, acc[k], part_of(k, width, part));
 }
 
 static void single_whole(const block *b) {
@@ -262,7 +270,11 @@ static void single_few(const block *b, int width, int part) {
   if (width == 4) single_block(b, 4, part);
 }
 
-static void single(const falt_filter_rows *call) {
+static void single_piece(const falt_filter_rows *call) {
   static const blocks kernel = {single_whole, single_few, QUEUE, 4};
   run_columns(call, 1, &kernel);
+}
+
+static void single(const falt_filter_rows *call) {
+  falt_filter_in_pieces(call, 1, sizeof(lane), single_piece);
 }

@@ -171,6 +171,8 @@ static falt_plan *plan_boxes(const falt_solver *solver, falt_ask *ask) {
   falt_repeated_boxes how = {.chain = {.count = 0}};
   if (!ask->filter_values) return falt_refuse(ask, "the filter's values are not known when planning");
   falt_rows_permute(&permuted, ask->problem);
+  if (falt_problem_depth(&permuted) > FALT_FILTER_CHAIN && !falt_type_is_integer(permuted.input.type))
+    permuted.accumulator = FALT_F64; /* a window is two chains of sums */
   const char *why = falt_rows_init(&how.rows, &permuted, ask->device->isa, ask->filter_values);
   if (!why) why = find_axis(&how, &permuted);
   if (!why) why = find_boxes(&how, &permuted, ask->filter_values);

@@ -13,6 +13,7 @@
  * place, and an element outside is another address. The accumulators stay in registers over all segments. */
 
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
+enum { FALT_LAYER_CHAIN = 512 };
 
 /* Elements to skip before a segment: of `a`, and of the panel. */
 typedef struct falt_layer_jump {
@@ -24,10 +25,9 @@ typedef struct falt_layer_jump {
  *
  * for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of them, and b_skip elements;
  * rows are at most what the table says for so many. Jumps move a and b on before a segment, for it and those that
- * follow. Each sum is one chain of multiply-adds in the order s, j, so its bits do not depend on how the work was cut
- * into calls. With `chains` each segment is a chain of its own, and chains are added up: a long sum has a smaller
- * error.
- */
+ * follow. The terms whose rows of b lie in the same `chain` rows are one chain of multiply-adds in the order s, j, and
+ * chains are added up in order: in one chain a long sum of f32 would lose as many bits as its length has. So the bits
+ * of a sum do not depend on how rows and columns were cut into calls. */
 typedef struct falt_layer_product {
   const float *const *a;
   const float *b; /* all of the pitch is readable; faster where it is aligned to a vector */
@@ -40,8 +40,9 @@ typedef struct falt_layer_product {
   const float *ahead;
   int64_t ahead_run, ahead_jump;
   int rows;
-  int results; /* of `groups`: columns that one group has, n a multiple of it */
-  bool accumulate, chains;
+  int results;   /* of `groups`: columns that one group has, n a multiple of it */
+  int64_t chain; /* 0: FALT_LAYER_CHAIN; a segment ends a chain if it goes beyond it */
+  bool accumulate;
 } falt_layer_product;
 
 /* to[j*to_pitch + i] = from[j*from_pitch + i*step] for j < count, i < n; steps and pitches of either sign. Fast where

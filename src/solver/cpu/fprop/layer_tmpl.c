@@ -54,7 +54,7 @@ FALT_INLINE void fetch_ahead(ahead *a, const falt_layer_product *call) {
   }
 }
 
-/* Adds a chain of multiply-adds to the result of earlier chains and begins the next chain. */
+/* Adds a chain of multiply-adds to the result of earlier ones, if there are any, and begins the next chain. */
 FALT_INLINE void end_chain(const falt_layer_product *call, const int rows, const int vectors, bool adds,
                            vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS]) {
   const int last = (int)call->n - (vectors - 1) * VEC;
@@ -73,12 +73,11 @@ FALT_INLINE void end_chain(const falt_layer_product *call, const int rows, const
  * only, so rows and vectors are separate loops everywhere; otherwise accumulators would not stay in registers. */
 FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
   vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS];
-  const int last = (int)call->n - (vectors - 1) * VEC;
   FALT_UNROLL
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
     for (int q = 0; q < vectors; q++) {
-      sum[m][q] = call->accumulate ? load_columns(call->out[m], q, vectors, last) : (vec){0};
+      sum[m][q] = (vec){0};
       __builtin_prefetch(call->out[m] + q * VEC, 1); /* outputs are in flight while sums are formed */
     }
   }
@@ -87,6 +86,9 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   const falt_layer_jump *jump = call->jumps;
   const bool widest = vectors == VECTORS; /* others have no registers left */
   ahead next = begin_ahead(call);
+  const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN;
+  const lane *limit = b + chain * pitch; /* where the next chain begins */
+  bool adds = call->accumulate;
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     if (jump) {
       a += jump->a;
@@ -96,22 +98,29 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
-    for (int64_t j = 0; j < end; j += step, b += pitch) {
-      vec column[FALT_LAYER_VECTORS];
-      FALT_UNROLL
-      for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
-      if (widest) fetch_ahead(&next, call);
-      FALT_UNROLL
-      for (int m = 0; m < rows; m++) {
-        vec x = vec_all(row[m][j]);
-        if (vectors > 1) x = vec_keep(x);
+    for (int64_t j = 0, stop; j < end; j = stop) {
+      if (b >= limit) {
+        end_chain(call, rows, vectors, adds, sum);
+        adds = true;
+        limit += falt_round_up(b - limit + 1, chain * pitch);
+      }
+      stop = falt_min(end, j + chain * step);
+      for (int64_t i = j; i < stop; i += step, b += pitch) {
+        vec column[FALT_LAYER_VECTORS];
         FALT_UNROLL
-        for (int q = 0; q < vectors; q++) sum[m][q] = vec_madd(sum[m][q], column[q], x);
+        for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
+        if (widest) fetch_ahead(&next, call);
+        FALT_UNROLL
+        for (int m = 0; m < rows; m++) {
+          vec x = vec_all(row[m][i]);
+          if (vectors > 1) x = vec_keep(x);
+          FALT_UNROLL
+          for (int q = 0; q < vectors; q++) sum[m][q] = vec_madd(sum[m][q], column[q], x);
+        }
       }
     }
-    if (call->chains && s + 1 < call->segments) end_chain(call, rows, vectors, s > 0, sum);
   }
-  end_chain(call, rows, vectors, call->chains && call->segments > 1, sum);
+  end_chain(call, rows, vectors, adds, sum);
 }
 
 /* The sizes that the table of blocks needs, for the compiler to know. */
@@ -140,13 +149,18 @@ static void product(const falt_layer_product *call) {
  * wasted. */
 FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
   const int n = (int)call->n, span = n / call->results * (int)call->depth;
-  vec sum[FALT_LAYER_ROWS] = {0};
+  vec sum[FALT_LAYER_ROWS] = {0}, total[FALT_LAYER_ROWS] = {0};
   vec_bits first;
   for (int i = 0; i < VEC; i++) first[i] = i < n ? i / call->results * (int)call->depth : 0;
   const lane *const *a = call->a, *b = call->b;
-  for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
+  for (int64_t s = 0, left = FALT_LAYER_CHAIN; s < call->segments; s++, a += call->a_pitch, left -= call->depth) {
     vec row[FALT_LAYER_ROWS];
     vec_bits index = first;
+    if (left <= 0) {
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) total[m] += sum[m], sum[m] = (vec){0};
+      left = FALT_LAYER_CHAIN;
+    }
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = vec_load_part(a[m] + call->offset, span);
     for (int64_t j = 0; j < call->depth; j++, b += VEC, index += 1) {
@@ -156,7 +170,7 @@ FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
     }
   }
   FALT_UNROLL
-  for (int m = 0; m < rows; m++) vec_store_part(call->out[m], sum[m], n);
+  for (int m = 0; m < rows; m++) vec_store_part(call->out[m], total[m] + sum[m], n);
 }
 
 #define GROUPS(rows)                                          \

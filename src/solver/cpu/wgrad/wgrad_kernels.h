@@ -11,8 +11,8 @@
 
 /* out[m*pitch + i] = (accumulate ? out[m*pitch + i] : 0) + sum over j < depth of a[j][first + m] * b[j*pitch + i]
  *
- * for m < rows, i < pitch = vectors * the table's width. Each sum is one chain of multiply-adds in the order of j, so
- * its bits do not depend on how the work was cut into calls. */
+ * for m < rows, i < pitch = vectors * the table's width. The sum over j is one chain of multiply-adds in its order, so
+ * its bits do not depend on how rows and columns were cut into calls. */
 typedef struct falt_outer {
   const float *const *a;
   int64_t first;

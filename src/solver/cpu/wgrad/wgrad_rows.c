@@ -281,8 +281,13 @@ static void add_rows(const task *t, int64_t row, int64_t rows) {
 
 static void add_bias(const task *t) {
   float *bias = (float *)t->operands->bias + t->group * t->layer->results + t->row;
-  for (int64_t p = 0; p < t->lines * t->width; p++)
-    for (int64_t k = 0; k < t->rows; k++) bias[k] = (t->first + p > 0 ? bias[k] : 0) + t->y[p * t->plan->y_step + k];
+  for (int64_t k = 0; k < t->rows; k += FALT_LAYER_WIDEST) {
+    const int64_t n = falt_min(FALT_LAYER_WIDEST, t->rows - k);
+    float sum[FALT_LAYER_WIDEST] = {0};
+    for (int64_t p = 0; p < t->lines * t->width; p++)
+      for (int64_t i = 0; i < n; i++) sum[i] += t->y[p * t->plan->y_step + k + i];
+    for (int64_t i = 0; i < n; i++) bias[k + i] = (t->first > 0 ? bias[k + i] : 0) + sum[i];
+  }
 }
 
 static int64_t chunk_count(const rows_plan *plan) {

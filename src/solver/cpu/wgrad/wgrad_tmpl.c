@@ -19,14 +19,18 @@ enum { REGISTERS = 16, ROWS_1 = 8, ROWS_2 = 6, ROWS_3 = 4, ROWS_4 = 0 };
 
 enum { LINE = 16 };
 
+/* A call's sums are added to those before them at its end: no chain of roundings is longer than a call. */
+FALT_INLINE void put_sum(lane *to, vec sum, bool adds) {
+  vec_store(to, adds ? vec_load(to) + sum : sum);
+}
+
 /* Always inlined with constant rows and vectors, so the loops over the block unroll. */
 FALT_INLINE void block(const falt_outer *call, const int rows, const int vectors) {
   vec sum[REGISTERS];
   FALT_UNROLL
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
-    for (int q = 0; q < vectors; q++)
-      sum[m * vectors + q] = call->accumulate ? vec_load(call->out + (m * vectors + q) * VEC) : (vec){0};
+    for (int q = 0; q < vectors; q++) sum[m * vectors + q] = (vec){0};
   }
   const lane *b = call->b;
   const lane *const *a = call->a;
@@ -48,7 +52,8 @@ FALT_INLINE void block(const falt_outer *call, const int rows, const int vectors
   FALT_UNROLL
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
-    for (int q = 0; q < vectors; q++) vec_store(call->out + (m * vectors + q) * VEC, sum[m * vectors + q]);
+    for (int q = 0; q < vectors; q++)
+      put_sum(call->out + (m * vectors + q) * VEC, sum[m * vectors + q], call->accumulate);
   }
 }
 
@@ -97,8 +102,7 @@ FALT_INLINE void dots_block(const falt_dots *call, const int rows, const int col
   FALT_UNROLL
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
-    for (int i = 0; i < columns; i++)
-      sum[m][i] = call->accumulate ? vec_load(call->out + (m * call->pitch + i) * VEC) : (vec){0};
+    for (int i = 0; i < columns; i++) sum[m][i] = (vec){0};
   }
   const int last = (int)(call->depth % VEC);
   const lane *const *a = call->a, *b = call->b;
@@ -116,7 +120,7 @@ FALT_INLINE void dots_block(const falt_dots *call, const int rows, const int col
   FALT_UNROLL
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
-    for (int i = 0; i < columns; i++) vec_store(call->out + (m * call->pitch + i) * VEC, sum[m][i]);
+    for (int i = 0; i < columns; i++) put_sum(call->out + (m * call->pitch + i) * VEC, sum[m][i], call->accumulate);
   }
 }
 

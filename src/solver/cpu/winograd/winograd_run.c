@@ -155,7 +155,7 @@ static void multiply_element(const task *t, int64_t element, const float *filter
                              .segments = plan->depth / chain,
                              .depth = chain,
                              .n = width,
-                             .chains = true};
+                             .chain = chain};
   for (int64_t i = 0; i < pieces.count; i++) {
     const int64_t begin = falt_layer_piece(&pieces, i);
     call.a = t->list + begin;

@@ -117,8 +117,8 @@ static void set_product(trial *t) {
                             .b_skip = pick(0, 1) * pick(0, SKIP),
                             .n = (vectors - 1) * t->kernels->width + pick(1, t->kernels->width),
                             .rows = pick(1, t->kernels->rows[vectors]),
-                            .accumulate = pick(0, 1),
-                            .chains = pick(0, 1)};
+                            .accumulate = pick(0, 1)};
+  if (pick(0, 1)) c->chain = c->depth;
   choose_segments(t);
   const int64_t segments = c->segments > 0 ? t->at[c->segments - 1] + 1 : 0; /* that are there */
   for (int m = 0; m < c->rows; m++) {
@@ -169,7 +169,7 @@ static float alone(const trial *t, int m, int64_t i, float old) {
                                             .n = 1,
                                             .rows = 1,
                                             .accumulate = c->accumulate,
-                                            .chains = c->chains});
+                                            .chain = c->chain});
   return old;
 }
 

@@ -1,4 +1,4 @@
-/* Products whose segments are chains of their own, by every instruction set that this machine runs: the error of their
+/* Products of short chains, by every instruction set that this machine runs: the error of their
  * sums. checkasm_layer.c has everything else about products. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static void check_chains(const falt_layer_kernels *kernels) {
       .a = a, .b = panel, .out = out, .a_pitch = 1, .segments = SEGMENTS, .depth = DEPTH, .n = 1, .rows = 1};
   kernels->product(&call);
   assert_true(result == 1);
-  call.chains = true;
+  call.chain = DEPTH;
   kernels->product(&call);
   assert_true(result == 1 + 0x1p-20F);
 }

@@ -86,7 +86,7 @@ static void multiply(model *m) {
                                              .depth = chain,
                                              .n = kernels->width,
                                              .rows = 1,
-                                             .chains = true});
+                                             .chain = chain});
     }
   }
 }
