@@ -15,8 +15,8 @@
 #include "machines.h"
 #include "solver/cuda/filter/cuda_25d_tiles.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
-#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
 #include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
+#include "solver/cuda/toeplitz/cuda_toeplitz_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

@@ -71,7 +71,7 @@ typedef struct falt_cuda_tile_args {
 typedef struct falt_cuda_toeplitz_args {
   const void *x;
   void *y;
-  const void *bands; /* the filter as src/solver/cuda/filter/cuda_toeplitz_tiles.c lays it out */
+  const void *bands; /* the filter as src/solver/cuda/toeplitz/cuda_toeplitz_tiles.c lays it out */
   const void *start; /* four words: the start value of integer sums */
   const float *taps; /* unsplit, for windows with elements that are not finite */
   long long x_row, x_plane, x_batch[2], y_row, y_plane, y_batch[2];

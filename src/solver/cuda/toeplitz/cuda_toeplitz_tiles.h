@@ -1,7 +1,7 @@
 /* Band matrices for tensor cores: splits taps into numbers that tensor cores multiply exactly, packs the matrices, and
  * chooses the tiles of cuda_toeplitz.cu. Plain C, no GPU needed. */
-#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_TOEPLITZ_TILES_H
-#define FALT_SOLVER_CUDA_FILTER_CUDA_TOEPLITZ_TILES_H
+#ifndef FALT_SOLVER_CUDA_TOEPLITZ_CUDA_TOEPLITZ_TILES_H
+#define FALT_SOLVER_CUDA_TOEPLITZ_CUDA_TOEPLITZ_TILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

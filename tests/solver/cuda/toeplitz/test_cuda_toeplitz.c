@@ -11,7 +11,7 @@
 
 #include "core/types.h"
 #include "machines.h"
-#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
+#include "solver/cuda/toeplitz/cuda_toeplitz_tiles.h"
 
 #define UNUSED __attribute__((unused))
 

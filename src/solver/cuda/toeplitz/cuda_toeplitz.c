@@ -12,7 +12,7 @@
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_filter.h"
 #include "solver/cuda/common/plan.h"
-#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
+#include "solver/cuda/toeplitz/cuda_toeplitz_tiles.h"
 
 enum { PLANE, ROW, COLUMN };
 

@@ -1,5 +1,5 @@
 /* Tap splitting and tile search of cuda_toeplitz.cu. */
-#include "solver/cuda/filter/cuda_toeplitz_tiles.h"
+#include "solver/cuda/toeplitz/cuda_toeplitz_tiles.h"
 
 #include <math.h>
 #include <string.h>
