@@ -1,6 +1,6 @@
 /* Arguments of cuda_running_sums.cu: plain structs for the C compiler and NVRTC. */
-#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_RUNNING_SUMS_ARGS_H
-#define FALT_SOLVER_CUDA_FILTER_CUDA_RUNNING_SUMS_ARGS_H
+#ifndef FALT_SOLVER_CUDA_RUNNING_SUMS_CUDA_RUNNING_SUMS_ARGS_H
+#define FALT_SOLVER_CUDA_RUNNING_SUMS_CUDA_RUNNING_SUMS_ARGS_H
 
 /* Sizes and strides count elements. A row is a line of interleaved elements. The axes are planes (one tap), rows (down)
  * and columns (along); there are two batch dimensions. */

@@ -1,6 +1,6 @@
 /* Tile shapes of cuda_running_sums.cu. Plain C, no GPU needed. */
-#ifndef FALT_SOLVER_CUDA_FILTER_CUDA_RUNNING_SUMS_TILES_H
-#define FALT_SOLVER_CUDA_FILTER_CUDA_RUNNING_SUMS_TILES_H
+#ifndef FALT_SOLVER_CUDA_RUNNING_SUMS_CUDA_RUNNING_SUMS_TILES_H
+#define FALT_SOLVER_CUDA_RUNNING_SUMS_CUDA_RUNNING_SUMS_TILES_H
 
 #include <stdbool.h>
 #include <stddef.h>

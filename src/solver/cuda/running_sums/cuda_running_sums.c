@@ -8,8 +8,8 @@
 #include "solver/common/boxes.h"
 #include "solver/cuda/common/cuda_filter.h"
 #include "solver/cuda/common/plan.h"
-#include "solver/cuda/filter/cuda_running_sums_args.h"
-#include "solver/cuda/filter/cuda_running_sums_tiles.h"
+#include "solver/cuda/running_sums/cuda_running_sums_args.h"
+#include "solver/cuda/running_sums/cuda_running_sums_tiles.h"
 
 enum { PLANE, ROW, COLUMN, MOST_PASSES = 3 };
 

@@ -1,6 +1,6 @@
 /* Tile search of cuda_running_sums.cu. Estimate: the larger of issue time and memory time plus a part of the smaller
  * one, for full waves of blocks. */
-#include "solver/cuda/filter/cuda_running_sums_tiles.h"
+#include "solver/cuda/running_sums/cuda_running_sums_tiles.h"
 
 #include <math.h>
 

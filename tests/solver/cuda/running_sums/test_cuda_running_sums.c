@@ -9,7 +9,7 @@
 
 #include "compile_kernels.h"
 #include "machines.h"
-#include "solver/cuda/filter/cuda_running_sums_tiles.h"
+#include "solver/cuda/running_sums/cuda_running_sums_tiles.h"
 
 #define UNUSED __attribute__((unused))
 
