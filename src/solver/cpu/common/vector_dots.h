@@ -4,7 +4,7 @@
 #define FALT_SOLVER_CPU_COMMON_VECTOR_DOTS_H
 
 #include "cpu/vector.h"
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 /* f32    one multiply-add
  * bf16   AVX512_BF16: one instruction for the group's two products. Otherwise two multiply-adds: the two halves of a

@@ -5,7 +5,7 @@
 
 #include "core/cpu.h"
 #include "core/types.h"
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 /* A call computes a run of neighbouring positions for n channels. Its sums are cut into segments: neighbouring taps
  * along the width, read from one row. Rows are addresses, so a row may be one that the boundary chose, or missing. A

@@ -3,7 +3,7 @@
 #define FALT_SOLVER_CPU_WGRAD_WGRAD_VNNI_H
 
 #include "solver/cpu/common/layer.h"
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
 
 enum {

@@ -16,7 +16,7 @@
 #include "core/clock.h"
 #include "core/random.h"
 #include "core/types.h"
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 enum { SEGMENTS = 3, PIECES = 4, ROUNDS = 60, TILE = FALT_TILE, ROWS = FALT_TILE_ROWS, COLUMNS = FALT_TILES_COLUMNS };
 enum { STEP = PIECES * FALT_TILE_BYTES, DEPTH = SEGMENTS * PIECES, SUMS = FALT_TILES_ROWS * COLUMNS };

@@ -1,14 +1,14 @@
 /* The product of a pair of row tiles and one panel of the filter: its arguments, and the kernel by vectors. A block of
  * rows x 2 vectors of accumulators stays in registers; each group of the rows is broadcast to all columns
  * (solver/cpu/common/vector_dots.h). Included by igemm_vnni_tmpl.c after cpu/vector.h. */
-#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_PANEL_H
-#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_PANEL_H
+#ifndef FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_PANEL_H
+#define FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_PANEL_H
 
 #include <string.h>
 
 #include "solver/cpu/common/vector_dots.h"
-#include "solver/cpu/fprop/igemm_vnni_finish.h"
-#include "solver/cpu/fprop/igemm_vnni_rows.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_finish.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_rows.h"
 
 #if FALT_VECTOR_BYTES == 64
 enum { BLOCK_ROWS = 8, BLOCK_VECTORS = 2 };

@@ -4,7 +4,7 @@
  *     y[p, k] = sum over taps j and channels c of  x[p*stride + j*dilation - pad, c] * w[k, c, j]
  *
  * Tiles are up to 16 positions by 64 bytes of depth. */
-#include "solver/cpu/fprop/igemm_vnni.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni.h"
 
 #include <math.h>
 

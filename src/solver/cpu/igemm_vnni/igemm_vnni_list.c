@@ -1,7 +1,7 @@
 /* Lists the row tiles of a block of positions, in place in the input or copied to the scratch. */
 #include <string.h>
 
-#include "solver/cpu/fprop/igemm_vnni.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni.h"
 
 /* One tap reads pixels in place. Otherwise each input row of a part is copied once, with its boundary, for all taps and
  * output channels: as pixels, so a tap is a shift; or as windows, all taps of a row together, for odd numbers of

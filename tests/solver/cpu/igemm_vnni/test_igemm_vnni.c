@@ -15,7 +15,7 @@
 #include "core/cpu.h"
 #include "core/random.h"
 #include "core/types.h"
-#include "solver/cpu/fprop/igemm_vnni.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni.h"
 
 enum { DIMS = 6, LINE = 600 };
 

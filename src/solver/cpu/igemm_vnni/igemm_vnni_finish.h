@@ -1,14 +1,14 @@
 /* Epilogue of tiles: factors, residual, activation, rounding, narrowing. Included by igemm_vnni_tmpl.c after
  * cpu/vector.h. */
-#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_FINISH_H
-#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_FINISH_H
+#ifndef FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_FINISH_H
+#define FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_FINISH_H
 
 #include <string.h>
 
 #include "cpu/activate.h"
 #include "cpu/convert.h"
 #include "cpu/vector.h"
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 enum { PITCH = FALT_TILES_COLUMNS, AHEAD = 128 /* bytes */ };
 

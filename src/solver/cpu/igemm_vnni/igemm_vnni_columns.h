@@ -1,11 +1,11 @@
 /* Packs columns of a panel from the filter: transposes rows and collects groups from slots. Included by
  * igemm_vnni_tmpl.c after cpu/vector.h. */
-#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_COLUMNS_H
-#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_COLUMNS_H
+#ifndef FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_COLUMNS_H
+#define FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_COLUMNS_H
 
 #include <string.h>
 
-#include "solver/cpu/fprop/igemm_vnni_rows.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_rows.h"
 
 #if FALT_VECTOR_BYTES == 64
 /* Where slot j of a group is, or another slot, which can be read, if there is none. */

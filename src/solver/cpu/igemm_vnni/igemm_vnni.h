@@ -1,10 +1,10 @@
-/* The plan of igemm-vnni, and the row loaders of solver/cpu/fprop/igemm_vnni_kernels.h. igemm_vnni.c plans,
+/* The plan of igemm-vnni, and the row loaders of solver/cpu/igemm_vnni/igemm_vnni_kernels.h. igemm_vnni.c plans,
  * igemm_vnni_run.c executes. */
-#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
-#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_H
+#ifndef FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_H
+#define FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_H
 
 #include "solver/cpu/common/layer.h"
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 enum {
   TILE = FALT_TILE,

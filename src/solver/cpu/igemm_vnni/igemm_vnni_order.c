@@ -2,7 +2,7 @@
  * with equally spaced elements, and blocks of tiles that read the same stretch of a column. */
 #include <stdlib.h>
 
-#include "solver/cpu/fprop/igemm_vnni.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni.h"
 
 enum { MOST_STRETCH = 8192 /* bytes of a column, transposed in the second-level cache */, MOST_TILES = 32 };
 

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "solver/cpu/common/rows.h"
-#include "solver/cpu/fprop/igemm_vnni.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni.h"
 
 /* ---- outputs */
 

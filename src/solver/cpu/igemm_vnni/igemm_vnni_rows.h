@@ -1,11 +1,11 @@
 /* Row loaders of tiles: copies, conversions, groups, pairs and transposes. Included by igemm_vnni_tmpl.c after
  * cpu/vector.h. */
-#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_ROWS_H
-#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_ROWS_H
+#ifndef FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_ROWS_H
+#define FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_ROWS_H
 
 #include <string.h>
 
-#include "solver/cpu/fprop/igemm_vnni_finish.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_finish.h"
 
 enum { GROUP = 4 /* bytes */, GROUPS = FALT_TILE_BYTES / GROUP };
 

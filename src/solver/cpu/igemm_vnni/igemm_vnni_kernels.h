@@ -1,7 +1,7 @@
 /* Kernels for dense layers of 8-bit and 16-bit types: row loaders, products of tiles, epilogue. E. Georganas et al.,
  * "Harnessing Deep Learning via a Single Building Block", 2020. */
-#ifndef FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_KERNELS_H
-#define FALT_SOLVER_CPU_FPROP_IGEMM_VNNI_KERNELS_H
+#ifndef FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_KERNELS_H
+#define FALT_SOLVER_CPU_IGEMM_VNNI_IGEMM_VNNI_KERNELS_H
 
 #include <stdbool.h>
 #include <stdint.h>

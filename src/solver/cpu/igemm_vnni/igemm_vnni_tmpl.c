@@ -2,11 +2,11 @@
  * vectors. Compiled once per level. With AMX, 2 x 2 accumulator tiles stay in the tile registers: 4 tiles are loaded
  * for 4 products, 32 cycles of loads under 64 cycles of products. */
 #define FALT_LANE_BITS 32
-#include "solver/cpu/fprop/igemm_vnni_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 #include "cpu/vector.h"
-#include "solver/cpu/fprop/igemm_vnni_columns.h"
-#include "solver/cpu/fprop/igemm_vnni_panel.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_columns.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_panel.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
