@@ -138,7 +138,8 @@ static void print_stages(const filter_job *job) {
 
 /* An output type that clips less. */
 static const char *wider(falt_type type) {
-  return type <= FALT_S8 ? "--out-type s16" : type <= FALT_S16 ? "--out-type s32" : "--out-type f64";
+  const size_t bytes = cli_type_is_integer(type) ? falt_type_size(type) : 0;
+  return bytes == 1 ? "--out-type s16" : bytes == 2 ? "--out-type s32" : "--out-type f64";
 }
 
 /* Told unless nothing was clipped. */

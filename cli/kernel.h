@@ -47,6 +47,7 @@ static inline int64_t cli_kernel_count(const cli_kernel *kernel) {
 /* The sum of all taps, and of their magnitudes, or a bound of it. */
 double cli_kernel_sum(const cli_kernel *kernel, double *magnitudes);
 
+bool cli_type_is_integer(falt_type type);
 /* The weight type for this input: the smallest of s8, s16 and s32 that holds all values if they and the input are
  * integers, so that integer images come out exact; otherwise f32, or f64 beside f64 and s32. */
 falt_type cli_kernel_type(const cli_kernel *kernel, falt_type input);

@@ -75,13 +75,15 @@ bool cli_kernel_normalize(cli_kernel *kernel, io_error *error) {
 
 /* ---- weights */
 
-static bool is_integer_type(falt_type type) {
-  return type <= FALT_S32;
+bool cli_type_is_integer(falt_type type) {
+  static const bool is_integer[FALT_TYPE_COUNT] = {
+      [FALT_U8] = true, [FALT_S8] = true, [FALT_U16] = true, [FALT_S16] = true, [FALT_S32] = true};
+  return is_integer[type];
 }
 
 falt_type cli_kernel_type(const cli_kernel *kernel, falt_type input) {
   double low = 0, high = 0;
-  bool whole = is_integer_type(input) && !kernel->factors;
+  bool whole = cli_type_is_integer(input) && !kernel->factors;
   for (int64_t i = 0; whole && i < cli_kernel_count(kernel); i++) {
     double value = kernel->value[i];
     whole = value == rint(value);

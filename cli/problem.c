@@ -122,7 +122,7 @@ static void lower_rank(float *taps, const int64_t size[3], int rank, uint64_t se
 
 int cli_filter_random(void **filter, const falt_problem *p, uint64_t seed) {
   *filter = NULL;
-  if (p->operation >= FALT_MAXPOOL) return CLI_DONE;
+  if (falt_problem_filter_elements(p) == 0) return CLI_DONE; /* pooling */
   if (!fill(filter, p->filter.type, falt_problem_filter_elements(p), seed, "filter")) return CLI_IMPOSSIBLE;
   const int64_t *taps = &p->filter.size[FALT_D];
   const bool one_filter = falt_tensor_span(&p->filter) == taps[0] * taps[1] * taps[2];

@@ -102,7 +102,8 @@ int cli_case_taps(const cli_case *one, const falt_problem *problem, void *filter
     cli_kernel_free(&kernel);
     return packed ? CLI_DONE : cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
   }
-  const bool averages = problem->is_filter && problem->filter.type == FALT_F32 && problem->output.type <= FALT_S32;
+  const bool averages =
+      problem->is_filter && problem->filter.type == FALT_F32 && cli_type_is_integer(problem->output.type);
   if (averages && problem->factors)
     make_average_factors(filter, problem);
   else if (averages && problem->rank <= 1)

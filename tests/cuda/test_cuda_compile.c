@@ -11,6 +11,7 @@
 
 #include "compile_kernels.h"
 #include "core/memory.h"
+#include "core/types.h"
 #include "cuda/rate.h"
 #include "machines.h"
 #include "solver/cuda/filter/cuda_25d_tiles.h"
@@ -237,7 +238,7 @@ static falt_cuda_kernel toeplitz_kernel(const band *s, const falt_toeplitz *band
   falt_cuda_define(&k, "TILES=%d", cut->tiles);
   falt_cuda_define(&k, "FAR=%d", s->type % 5 == 2);
   falt_cuda_define(&k, "CHANNELS=%d", bands->channels);
-  falt_cuda_define(&k, "BIASED=%d", s->type <= FALT_S8);
+  falt_cuda_define(&k, "BIASED=%d", falt_type_is_byte(s->type));
   falt_cuda_define(&k, "BANDS=%d", (int)cut->place);
   falt_cuda_define(&k, "WARPS=%d", FALT_BANDS_WARPS);
   falt_cuda_define(&k, "BLOCKS=%d", cut->blocks);
@@ -278,11 +279,11 @@ static void test_toeplitz(UNUSED void **state) {
       const int number = atoi(architectures[a] + 3);
       falt_machine machine = h200;
       machine.arch = falt_architecture_of(number / 10, number % 10);
-      const falt_toeplitz_kind kind = shapes[i].type <= FALT_S8    ? FALT_BANDS_BYTES
-                                      : shapes[i].type == FALT_F16 ? FALT_BANDS_HALVES
-                                      : shapes[i].type == FALT_F32 ? FALT_BANDS_WORDS
-                                                                   : FALT_BANDS_BRAINS;
-      const int bytes = shapes[i].type <= FALT_S8 ? 1 : shapes[i].type == FALT_F32 ? 4 : 2;
+      const falt_toeplitz_kind kind = falt_type_is_byte(shapes[i].type) ? FALT_BANDS_BYTES
+                                      : shapes[i].type == FALT_F16      ? FALT_BANDS_HALVES
+                                      : shapes[i].type == FALT_F32      ? FALT_BANDS_WORDS
+                                                                        : FALT_BANDS_BRAINS;
+      const int bytes = falt_type_is_byte(shapes[i].type) ? 1 : shapes[i].type == FALT_F32 ? 4 : 2;
       const falt_toeplitz_image image = {{1, 4096, 4096}, 1, bytes, bytes, true};
       falt_toeplitz bands;
       falt_toeplitz_cut cut;

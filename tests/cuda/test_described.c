@@ -37,7 +37,7 @@ static falt_device *describe(const char *name, bool compile) {
 
 /* Values for a problem's filter, random ones or all 1; NULL where it has none. */
 static void *values_of(const falt_problem *p, bool equal) {
-  if (p->operation >= FALT_MAXPOOL) return NULL;
+  if (falt_is_pooling(p->operation)) return NULL;
   const int64_t count = falt_problem_filter_elements(p);
   void *values = calloc((size_t)count, falt_type_size(p->filter.type));
   assert_non_null(values);

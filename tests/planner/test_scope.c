@@ -43,7 +43,7 @@ static void explain(falt_device *device, census *c) {
   assert_int_equal(falt_problem_parse(&problem, &budget, c->line), FALT_OK);
   problem.filter_when = FALT_FILTER_AUTO;
   falt_explain(device, &problem, &budget, NULL, 0, judge, c);
-  if (problem.operation >= FALT_MAXPOOL || problem.filter.type != FALT_F32) return;
+  if (falt_is_pooling(problem.operation) || problem.filter.type != FALT_F32) return;
   const int64_t count = falt_problem_filter_elements(&problem);
   float *ones = malloc((size_t)count * sizeof *ones);
   assert_non_null(ones);
