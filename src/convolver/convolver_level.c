@@ -62,7 +62,7 @@ static void cut(falt_convolver *c) {
 
 bool falt_convolver_levels_make(falt_convolver *c, falt_isa isa) {
   const bool is_f32 = c->element == sizeof(float);
-  const falt_fft_lane *lane = is_f32 ? falt_fft_f32_for(isa) : falt_fft_f64_for(isa);
+  const falt_fft_lane *lane = falt_fft_lane_for(isa, c->element);
   c->lane = is_f32 ? falt_convolver_f32_for(isa) : falt_convolver_f64_for(isa);
   c->vector = lane->width;
   cut(c);

@@ -100,25 +100,19 @@ static falt_status ready(falt_plan *base) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_fft_plan *plan = (const falt_fft_plan *)base;
-  falt_fft_print(base, &plan->rows, &plan->shape, text);
-  falt_text_add(text, " threads=%d)", falt_threads_count(base->device->threads));
+  falt_fft_print(base, &plan->rows, &plan->shape, 1, text);
 }
 
 static void destroy(falt_plan *base) {
   falt_fft_plan *plan = (falt_fft_plan *)base;
-  falt_fft_shape_free(&plan->shape);
-  falt_free(plan->taps);
-  falt_free(plan->about);
-  falt_free(plan->spectra);
-  falt_free(plan);
+  falt_fft_destroy(base, &plan->shape, plan->taps, plan->spectra, plan->about);
 }
 
 static const falt_plan_table table = {falt_fft_execute, print, destroy, ready};
 
 static bool set_tile(falt_fft_plan *plan, const falt_ask *ask) {
   const falt_rows *rows = &plan->rows;
-  const bool is_f32 = rows->lane == FALT_LANE_F32;
-  const falt_fft_lane *lane = is_f32 ? falt_fft_f32_for(ask->device->isa) : falt_fft_f64_for(ask->device->isa);
+  const falt_fft_lane *lane = falt_fft_lane_for(ask->device->isa, rows->lane_size);
   if (!falt_fft_tile_choose(&plan->tile, rows, lane, plan->filters, ask->device, ask->budget->deterministic,
                             ask->budget->max_workspace))
     return false;

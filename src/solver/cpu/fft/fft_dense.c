@@ -157,8 +157,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   falt_fft_dense_plan *plan = (falt_fft_dense_plan *)base;
   const char *reason = set_rows(plan, ask);
   if (reason) return reason;
-  const bool is_f32 = plan->rows.lane == FALT_LANE_F32;
-  const falt_fft_lane *lane = is_f32 ? falt_fft_f32_for(ask->device->isa) : falt_fft_f64_for(ask->device->isa);
+  const falt_fft_lane *lane = falt_fft_lane_for(ask->device->isa, plan->rows.lane_size);
   plan->values = ask->filter_values;
   base->packed = plan->values != NULL;
   const double work = choose_tile(plan, lane, ask->budget);
@@ -210,17 +209,12 @@ static falt_status ready(falt_plan *base) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_fft_dense_plan *plan = (const falt_fft_dense_plan *)base;
-  falt_fft_print(base, &plan->rows, &plan->shape, text);
-  falt_text_add(text, " threads=%d)", falt_threads_count(base->device->threads));
+  falt_fft_print(base, &plan->rows, &plan->shape, 1, text);
 }
 
 static void destroy(falt_plan *base) {
   falt_fft_dense_plan *plan = (falt_fft_dense_plan *)base;
-  falt_fft_shape_free(&plan->shape);
-  falt_free(plan->spectra);
-  falt_free(plan->taps);
-  falt_free(plan->about);
-  falt_free(plan);
+  falt_fft_destroy(base, &plan->shape, plan->taps, plan->spectra, plan->about);
 }
 
 static const falt_plan_steps steps = {

@@ -66,5 +66,7 @@ typedef struct falt_fft_lane {
 /* The kernels of an instruction set, or of the highest one below it that was built. */
 const falt_fft_lane *falt_fft_f32_for(falt_isa isa);
 const falt_fft_lane *falt_fft_f64_for(falt_isa isa);
+/* Those of elements of 4 or 8 bytes. */
+const falt_fft_lane *falt_fft_lane_for(falt_isa isa, size_t element);
 
 #endif

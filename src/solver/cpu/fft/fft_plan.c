@@ -1,4 +1,5 @@
-/* Parts of planning that the solvers of this family share: circular axes, the cheapest tile, a plan's first words. */
+/* Parts of planning that the solvers of this family share: circular axes, the cheapest tile, printing and freeing a
+ * plan. */
 #include "solver/cpu/fft/fft_plan.h"
 
 #include <math.h>
@@ -28,11 +29,22 @@ falt_status falt_fft_made(bool fits) {
   return fits ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the tables of a transform ran out");
 }
 
-void falt_fft_print(const falt_plan *plan, const falt_rows *rows, const falt_fft_shape *shape, falt_text *text) {
+void falt_fft_print(const falt_plan *plan, const falt_rows *rows, const falt_fft_shape *shape, int64_t slices,
+                    falt_text *text) {
   const int64_t *size = shape->size;
   falt_text_add(text, "(%s %s %s tile=", plan->solver->name, falt_isa_name(rows->kernels->isa),
                 falt_type_name(falt_lane_type(rows->lane)));
   if (size[0] > 1) falt_text_add(text, "%lldx", (long long)size[0]);
   if (size[0] > 1 || size[1] > 1) falt_text_add(text, "%lldx", (long long)size[1]);
   falt_text_add(text, "%lld", (long long)size[2]);
+  if (slices > 1) falt_text_add(text, " slices=%lld", (long long)slices);
+  falt_text_add(text, " threads=%d)", falt_threads_count(plan->device->threads));
+}
+
+void falt_fft_destroy(falt_plan *plan, falt_fft_shape *shape, void *taps, void *spectra, void *about) {
+  falt_fft_shape_free(shape);
+  falt_free(taps);
+  falt_free(spectra);
+  falt_free(about);
+  falt_free(plan);
 }

@@ -16,7 +16,10 @@ double falt_fft_cheapest(const int count[3], falt_fft_cost *cost, const void *se
 
 /* What `ready` returns: tables and spectra do not fit if memory is short. */
 falt_status falt_fft_made(bool fits);
-/* The first words of a plan: "(NAME ISA TYPE tile=DxHxW". */
-void falt_fft_print(const falt_plan *plan, const falt_rows *rows, const falt_fft_shape *shape, falt_text *text);
+/* "(NAME ISA TYPE tile=DxHxW slices=N threads=N)", slices only if there are several. */
+void falt_fft_print(const falt_plan *plan, const falt_rows *rows, const falt_fft_shape *shape, int64_t slices,
+                    falt_text *text);
+/* Frees a plan, its shape, and what it keeps of a known filter, each of which may be NULL. */
+void falt_fft_destroy(falt_plan *plan, falt_fft_shape *shape, void *taps, void *spectra, void *about);
 
 #endif

@@ -112,8 +112,7 @@ static double bytes_moved(const falt_fft_wgrad_plan *plan) {
 
 static bool set_tile(falt_fft_wgrad_plan *plan, const falt_ask *ask) {
   const falt_rows *rows = &plan->rows;
-  const bool is_f32 = rows->lane == FALT_LANE_F32;
-  const falt_fft_lane *lane = is_f32 ? falt_fft_f32_for(ask->device->isa) : falt_fft_f64_for(ask->device->isa);
+  const falt_fft_lane *lane = falt_fft_lane_for(ask->device->isa, rows->lane_size);
   const int64_t filters = rows->groups * plan->outputs;
   if (!falt_fft_wgrad_tile_choose(&plan->tile, rows, lane, filters, ask->device, ask->budget->deterministic,
                                   ask->budget->max_workspace))
@@ -153,14 +152,11 @@ static falt_status ready(falt_plan *base) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const falt_fft_wgrad_plan *plan = (const falt_fft_wgrad_plan *)base;
-  falt_fft_print(base, &plan->rows, &plan->shape, text);
-  if (plan->slices > 1) falt_text_add(text, " slices=%lld", (long long)plan->slices);
-  falt_text_add(text, " threads=%d)", falt_threads_count(base->device->threads));
+  falt_fft_print(base, &plan->rows, &plan->shape, plan->slices, text);
 }
 
 static void destroy(falt_plan *base) {
-  falt_fft_shape_free(&((falt_fft_wgrad_plan *)base)->shape);
-  falt_free(base);
+  falt_fft_destroy(base, &((falt_fft_wgrad_plan *)base)->shape, NULL, NULL, NULL);
 }
 
 static const falt_plan_steps steps = {

@@ -30,7 +30,7 @@ typedef struct tile {
 } tile;
 
 static void tile_open(tile *t, falt_isa isa, size_t element, const int64_t size[3], const bool transformed[3]) {
-  const falt_fft_lane *lane = element == sizeof(float) ? falt_fft_f32_for(isa) : falt_fft_f64_for(isa);
+  const falt_fft_lane *lane = falt_fft_lane_for(isa, element);
   falt_fft_shape_set(&t->shape, lane, element, size, transformed);
   assert_true(falt_fft_shape_ready(&t->shape));
   t->memory = falt_alloc_zero(2 * (size_t)t->shape.plane * element);
@@ -229,7 +229,7 @@ static void check_tile(falt_isa isa, size_t element, const int64_t size[3], cons
 /* ---- correlations */
 
 static int64_t width_of(falt_isa isa, size_t element) {
-  return (element == sizeof(float) ? falt_fft_f32_for(isa) : falt_fft_f64_for(isa))->width;
+  return falt_fft_lane_for(isa, element)->width;
 }
 
 /* Two tiles that are transformed along all axes: the sum over points o of a[o + j] * conj(b[o]), added up twice. */
