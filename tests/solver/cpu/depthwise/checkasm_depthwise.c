@@ -4,20 +4,7 @@
  * Sums are checked against a plain sum in f64, and their bits against calls of one position each. The source, of f32 or
  * of words of narrower elements, ends at a page that cannot be read; what lies between results keeps its canary.
  * FALT_SEED chooses another seed; FALT_BENCH=1 prints the speed of each instruction set. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "core/clock.h"
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/depthwise/depthwise_kernels.h"
 
 enum {
@@ -46,31 +33,10 @@ static const words all_words[] = {{FALT_TILES_F32, FALT_F32, FALT_F32, 1},
                                   {FALT_TILES_U8, FALT_U8, FALT_S8, 4}};
 enum { KINDS = sizeof all_words / sizeof all_words[0] };
 
-static uint64_t seed;
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
-}
-
-static void fill(float *to, int64_t n) {
-  for (int64_t i = 0; i < n; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
-}
-
 static void fill_words(float *to, int64_t n, const words *of, falt_type type) {
   for (int64_t i = 0; i < n * of->elements; i++)
     falt_store(to, type, i,
-               falt_type_is_integer(type) ? pick((int)falt_type_min(type), (int)falt_type_max(type))
-                                          : 2 * falt_random_unit(&seed) - 1);
-}
-
-/* `floats` of them before a page without access; never released. */
-static float *guarded(int64_t floats) {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  const size_t bytes = ((size_t)floats * sizeof(float) + page - 1) / page * page;
-  char *base = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(base != MAP_FAILED);
-  assert_int_equal(mprotect(base + bytes, page, PROT_NONE), 0);
-  return (float *)(void *)(base + bytes) - floats;
+               falt_type_is_integer(type) ? pick((int)falt_type_min(type), (int)falt_type_max(type)) : random_number());
 }
 
 /* ---- calls */
@@ -137,7 +103,7 @@ static falt_type result_type(const trial *t) {
 static void set_call(trial *t) {
   const int64_t n = set_unit(t), positions = pick(1, POSITIONS);
   static float *source;
-  if (!source) source = guarded((int64_t)PIXELS * PIXEL);
+  if (!source) source = guarded_floats((int64_t)PIXELS * PIXEL);
   fill_words(source, (int64_t)PIXELS * PIXEL, t->words, t->words->source);
   t->source = source + PIXEL - n / t->group * t->depth;
   if (t->words->elements > 1 && pick(0, 1)) /* not aligned to words */
@@ -375,9 +341,7 @@ static void test_gradient(void **state) {
 }
 
 int main(void) {
-  const char *chosen = getenv("FALT_SEED");
-  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
-  printf("seed %llu\n", (unsigned long long)seed);
+  set_seed(20261121);
   for (int k = 0; k < KINDS && getenv("FALT_BENCH"); k++)
     for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
       if (table_of(all_words[k].kind, isa)) bench(table_of(all_words[k].kind, isa), &all_words[k], (falt_isa)isa);

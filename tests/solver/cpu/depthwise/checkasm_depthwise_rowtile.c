@@ -2,20 +2,7 @@
  *
  * Lines end at a page that cannot be read; what lies between results keeps its canary. FALT_SEED chooses another seed;
  * FALT_BENCH=1 prints the speed of each instruction set. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "core/clock.h"
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/depthwise/depthwise_rowtile_kernels.h"
 
 enum {
@@ -30,26 +17,6 @@ enum {
 };
 static const falt_type types[] = {FALT_F32, FALT_F16, FALT_BF16, FALT_U8, FALT_S8};
 enum { TYPES = sizeof types / sizeof *types };
-
-static uint64_t seed;
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
-}
-
-static void fill(float *to, int64_t n) {
-  for (int64_t i = 0; i < n; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
-}
-
-/* A line of elements before a page without access; never released. */
-static char *guarded(void) {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  const size_t bytes = (COLUMNS * PIXEL * sizeof(float) + page - 1) / page * page;
-  char *base = mmap(NULL, bytes + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(base != MAP_FAILED);
-  assert_int_equal(mprotect(base + bytes, page, PROT_NONE), 0);
-  return base + bytes;
-}
 
 typedef struct trial {
   const falt_block_kernels *kernels;
@@ -85,10 +52,10 @@ static void set_trial(trial *t, falt_type type, int taps, int least) {
   b->stream = b->result_type == FALT_F32 && width * sizeof(float) == 64 && channels % width == 0 && pick(0, 1);
   const int64_t elements = (b->width - 1) * PIXEL + channels, size = (int64_t)falt_type_size(type);
   for (int i = 0; i < LINES; i++) {
-    if (!ends[i]) ends[i] = guarded();
+    if (!ends[i]) ends[i] = guarded_end(COLUMNS * PIXEL * sizeof(float));
     char *line = ends[i] - elements * size;
     for (int64_t e = 0; e < elements; e++)
-      falt_store(line, type, e, falt_type_is_integer(type) ? pick(-128, 255) : 2 * falt_random_unit(&seed) - 1);
+      falt_store(line, type, e, falt_type_is_integer(type) ? pick(-128, 255) : random_number());
     b->lines[i] = pick(0, 5) ? line : NULL;
   }
   t->finish = (falt_block_finish){.scale = t->scale,
@@ -199,7 +166,7 @@ static void check_gradients(const falt_block_kernels *kernels) {
     falt_block_gradient g = {.block = *b, .by_pixel = PIXEL, .adds_by = pick(0, 1), .sums = sums};
     for (int r = 0; r < ROWS; r++) {
       g.by[r] = by[r];
-      for (int64_t e = 0; e < MOST * PIXEL; e++) falt_store(by[r], b->type, e, 2 * falt_random_unit(&seed) - 1);
+      for (int64_t e = 0; e < MOST * PIXEL; e++) falt_store(by[r], b->type, e, random_number());
     }
     fill(sums, ALL_SUMS);
     memcpy(before, sums, sizeof before);
@@ -267,9 +234,7 @@ static void test_gradient(void **state) {
 }
 
 int main(void) {
-  const char *chosen = getenv("FALT_SEED");
-  seed = chosen ? strtoull(chosen, NULL, 0) : 20261122;
-  printf("seed %llu\n", (unsigned long long)seed);
+  set_seed(20261122);
   for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++) {
     if (!table_of(isa)) continue;
     printf("%-9s", falt_isa_name((falt_isa)isa));

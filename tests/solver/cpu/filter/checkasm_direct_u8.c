@@ -2,20 +2,7 @@
  *
  * Rows end at a page that cannot be read, as far behind the last column as the kernels may read. FALT_SEED chooses
  * another seed; FALT_BENCH=1 prints the speed of each instruction set. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "core/clock.h"
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/filter/direct_u8_kernels.h"
 
 enum {
@@ -29,21 +16,6 @@ enum {
 static const falt_type types[] = {FALT_U8, FALT_S8, FALT_U16, FALT_S16, FALT_S32, FALT_F32};
 enum { TYPES = sizeof types / sizeof *types };
 
-static uint64_t seed;
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
-}
-
-/* The end of a line's memory, before a page without access; never released. */
-static uint8_t *guarded(void) {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  char *base = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(base != MAP_FAILED);
-  assert_int_equal(mprotect(base + page, page, PROT_NONE), 0);
-  return (uint8_t *)base + page;
-}
-
 typedef struct trial {
   falt_direct_u8_call call;
   const uint8_t *rows[LINES];
@@ -53,11 +25,11 @@ typedef struct trial {
 } trial;
 
 static void set_rows(trial *t) {
-  static uint8_t *ends[LINES];
+  static char *ends[LINES];
   const int64_t bytes = t->call.n + 4 * t->call.words * t->call.step + FALT_DIRECT_U8_BEYOND;
   for (int i = 0; i < LINES; i++) {
-    if (!ends[i]) ends[i] = guarded();
-    uint8_t *row = ends[i] - bytes;
+    if (!ends[i]) ends[i] = guarded_end(1);
+    uint8_t *row = (uint8_t *)ends[i] - bytes;
     for (int64_t x = 0; x < bytes; x++) row[x] = (uint8_t)(pick(0, 3) ? pick(0, 255) : 255);
     t->rows[i] = row;
   }
@@ -156,7 +128,6 @@ static void test_speed(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_sums), cmocka_unit_test(test_speed)};
-  const char *given = getenv("FALT_SEED");
-  seed = given ? strtoull(given, NULL, 0) : 1;
+  set_seed(1);
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

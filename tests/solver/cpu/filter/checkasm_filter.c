@@ -4,61 +4,15 @@
  * Arithmetic is checked against a plain sum in f64, and its bits against `single`, whatever kernel computed them; loads
  * and stores against falt_load and falt_store. Every row ends at a page that cannot be read, outputs lie between
  * canaries. FALT_SEED chooses another seed; FALT_BENCH=1 prints the time of each kernel beside the portable one's. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "core/clock.h"
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/filter/filter_kernels.h"
 
 enum { MOST_ROWS = 96, MOST_OUT = 32, ROW_BYTES = 8192, CANARY = 64, ROUNDS = 300 };
-
-static uint64_t seed;
-
-/* ------------------------------------------------------------------------------------------------ guarded memory */
-
-/* Rows of ROW_BYTES, each followed by a page without access. */
-typedef struct guarded {
-  char *base;
-  size_t pitch;
-  int rows;
-} guarded;
-
-static guarded guard(int rows) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  guarded g = {.pitch = ROW_BYTES + page, .rows = rows};
-  g.base = mmap(NULL, g.pitch * (size_t)rows, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(g.base != MAP_FAILED);
-  for (int i = 0; i < rows; i++)
-    assert_int_equal(mprotect(g.base + (size_t)i * g.pitch + ROW_BYTES, page, PROT_NONE), 0);
-  return g;
-}
-static void unguard(guarded *g) {
-  munmap(g->base, g->pitch * (size_t)g->rows);
-}
-/* The last `bytes` bytes before row i's guard. */
-static char *before_guard(const guarded *g, int i, size_t bytes) {
-  return g->base + (size_t)i * g->pitch + ROW_BYTES - bytes;
-}
 
 static bool canary_lives(const char *from, size_t bytes) {
   for (size_t i = 0; i < bytes; i++)
     if (from[i] != 0x5a) return false;
   return true;
-}
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
 }
 
 static size_t lane_size(falt_lane lane) {
@@ -69,7 +23,7 @@ static double lane_get(falt_lane lane, const void *row, int64_t i) {
 }
 static void lane_fill(falt_lane lane, void *row, int64_t n) {
   for (int64_t i = 0; i < n; i++) {
-    double value = 2 * falt_random_unit(&seed) - 1;
+    double value = random_number();
     if (lane == FALT_LANE_F32)
       ((float *)row)[i] = (float)value;
     else
@@ -173,7 +127,7 @@ static void run_trial(const falt_filter_kernels *kernels, trial *t, void (*kerne
 }
 
 static trial new_trial(falt_lane lane) {
-  trial t = {.lane = lane, .in = guard(MOST_ROWS), .result = guard(MOST_OUT)};
+  trial t = {.lane = lane, .in = guard(MOST_ROWS, ROW_BYTES), .result = guard(MOST_OUT, ROW_BYTES)};
   return t;
 }
 static void end_trial(trial *t) {
@@ -232,7 +186,7 @@ static void fill_elements(void *data, falt_type type, int64_t n) {
                                    6.1e-5, 6e-8, 1e-40, 1e300, -1e30, 3.3e38, INFINITY, -INFINITY, NAN};
   for (int64_t i = 0; i < n; i++) {
     double value = special[pick(0, (int)(sizeof special / sizeof *special) - 1)];
-    if (pick(0, 3)) value = (2 * falt_random_unit(&seed) - 1) * ldexp(1, pick(-30, 34));
+    if (pick(0, 3)) value = (random_number()) * ldexp(1, pick(-30, 34));
     falt_store(data, type, i, value);
   }
 }
@@ -303,7 +257,7 @@ static void check_store(const falt_filter_kernels *kernels, falt_lane lane, falt
 }
 
 static void check_moves(const falt_filter_kernels *kernels, falt_lane lane) {
-  guarded in = guard(1), out = guard(1);
+  guarded in = guard(1, ROW_BYTES), out = guard(1, ROW_BYTES);
   for (int type = 0; type < FALT_TYPE_COUNT; type++)
     for (int round = 0; round < ROUNDS; round++) {
       check_load(kernels, lane, (falt_type)type, &in, &out);
@@ -400,9 +354,7 @@ static void test_best_table(void **state) {
 }
 
 int main(void) {
-  const char *chosen = getenv("FALT_SEED");
-  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
-  printf("seed %llu\n", (unsigned long long)seed);
+  set_seed(20261121);
   if (getenv("FALT_BENCH"))
     for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
       const falt_filter_kernels *kernels = falt_filter_kernels_for((falt_isa)isa);

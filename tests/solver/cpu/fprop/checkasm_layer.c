@@ -4,20 +4,7 @@
  * Products are checked against a plain sum in f64, and their bits against a call with one row and one column. Rows, the
  * panel and what is copied end at a page that cannot be read; outputs lie between canaries. FALT_SEED chooses another
  * seed; FALT_BENCH=1 prints the speed of each instruction set. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "core/clock.h"
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/fprop/layer_kernels.h"
 
 enum {
@@ -29,40 +16,6 @@ enum {
   PITCH = 100,
   SKIP = 40
 };
-
-static uint64_t seed;
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
-}
-
-static void fill(float *to, int64_t n) {
-  for (int64_t i = 0; i < n; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
-}
-
-/* ---- memory that ends at a page without access */
-
-typedef struct guarded {
-  char *base;
-  size_t bytes, page;
-} guarded;
-
-static guarded guard(size_t bytes) {
-  guarded g = {.page = (size_t)sysconf(_SC_PAGESIZE)};
-  g.bytes = (bytes + g.page - 1) / g.page * g.page;
-  g.base = mmap(NULL, g.bytes + g.page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(g.base != MAP_FAILED);
-  assert_int_equal(mprotect(g.base + g.bytes, g.page, PROT_NONE), 0);
-  return g;
-}
-
-static void unguard(guarded *g) {
-  munmap(g->base, g->bytes + g->page);
-}
-
-static float *before_guard(const guarded *g, int64_t floats) {
-  return (float *)(void *)(g->base + g->bytes) - floats;
-}
 
 /* ---- products */
 
@@ -123,7 +76,7 @@ static void set_product(trial *t) {
   const int64_t segments = c->segments > 0 ? t->at[c->segments - 1] + 1 : 0; /* that are there */
   for (int m = 0; m < c->rows; m++) {
     const int64_t read = (c->depth - 1) * (1 + c->skip) + 1, length = read + pick(0, 20);
-    float *row = before_guard(&t->rows[m], length);
+    float *row = floats_before_guard(&t->rows[m], 0, length);
     fill(row, length);
     for (int64_t s = 0; s < segments; s++) t->a[s * c->a_pitch + m] = row + pick(0, (int)(length - read)) - c->offset;
     fill(t->old[m], PITCH);
@@ -131,7 +84,7 @@ static void set_product(trial *t) {
     t->out[m] = t->results[m] + pick(0, PITCH - WIDEST);
   }
   const int64_t floats = segments > 0 ? segment_at(t, segments) - t->apart - c->b_skip : 0;
-  float *panel = before_guard(&t->panel, floats);
+  float *panel = floats_before_guard(&t->panel, 0, floats);
   fill(panel, floats);
   c->b = panel;
 }
@@ -195,8 +148,8 @@ static void check_product(trial *t) {
 static void check_products(const falt_layer_kernels *kernels) {
   static trial t;
   t.kernels = kernels;
-  t.panel = guard(SEGMENTS * (DEPTH * (WIDEST + SKIP) + SKIP) * sizeof(float));
-  for (int m = 0; m < ROWS; m++) t.rows[m] = guard((3 * DEPTH + 20) * sizeof(float));
+  t.panel = guard(1, SEGMENTS * (DEPTH * (WIDEST + SKIP) + SKIP) * sizeof(float));
+  for (int m = 0; m < ROWS; m++) t.rows[m] = guard(1, (3 * DEPTH + 20) * sizeof(float));
   for (int round = 0; round < ROUNDS; round++) check_product(&t);
   for (int m = 0; m < ROWS; m++) unguard(&t.rows[m]);
   unguard(&t.panel);
@@ -223,7 +176,7 @@ static void check_groups_once(const falt_layer_kernels *kernels, const guarded *
   const int64_t span = call.n / results * depth;
   fill(panel, call.segments * depth * width);
   for (int m = 0; m < call.rows; m++) {
-    float *row = before_guard(&rows[m], call.offset + span);
+    float *row = floats_before_guard(&rows[m], 0, call.offset + span);
     fill(row, call.offset + span);
     for (int64_t s = 0; s < call.segments; s++) a[s * ROWS + m] = row;
     out[m] = sums[m];
@@ -251,7 +204,7 @@ static void check_groups_once(const falt_layer_kernels *kernels, const guarded *
 
 static void check_groups(const falt_layer_kernels *kernels) {
   guarded rows[ROWS];
-  for (int m = 0; m < ROWS; m++) rows[m] = guard(4096);
+  for (int m = 0; m < ROWS; m++) rows[m] = guard(1, 4096);
   for (int round = 0; round < ROUNDS; round++) check_groups_once(kernels, rows);
   for (int m = 0; m < ROWS; m++) unguard(&rows[m]);
 }
@@ -282,7 +235,7 @@ static void check_copy(const falt_layer_kernels *kernels, const guarded *in, con
   falt_layer_copy c = random_copy();
   const int64_t read = span_of(c.count, c.from_pitch, c.n, c.step), apart = labs(c.to_pitch);
   const int64_t written = (c.count - 1) * apart + c.n;
-  float *from = before_guard(in, read), *to = before_guard(out, written);
+  float *from = floats_before_guard(in, 0, read), *to = floats_before_guard(out, 0, written);
   fill(from, read);
   for (int64_t i = -1; i < written; i++) to[i] = 9;
   c.from = from + first_of(c.count, c.from_pitch, c.n, c.step);
@@ -295,7 +248,7 @@ static void check_copy(const falt_layer_kernels *kernels, const guarded *in, con
 }
 
 static void check_copies(const falt_layer_kernels *kernels) {
-  guarded in = guard(1 << 16), out = guard(1 << 16);
+  guarded in = guard(1, 1 << 16), out = guard(1, 1 << 16);
   for (int round = 0; round < 4 * ROUNDS; round++) check_copy(kernels, &in, &out);
   unguard(&in);
   unguard(&out);
@@ -306,7 +259,7 @@ static void check_copies(const falt_layer_kernels *kernels) {
 static void check_overlap(const falt_layer_kernels *kernels, const guarded *in, const guarded *out) {
   const int64_t n = pick(1, 70), step = pick(1, 80), count = pick(1, 20), pitch = n + pick(0, 9);
   const int64_t read = (count - 1) * pitch + n, written = (count - 1) * step + n;
-  float *from = before_guard(in, read), *to = before_guard(out, written);
+  float *from = floats_before_guard(in, 0, read), *to = floats_before_guard(out, 0, written);
   double sums[4096] = {0};
   fill(from, read);
   fill(to - 1, written + 1);
@@ -320,7 +273,7 @@ static void check_overlap(const falt_layer_kernels *kernels, const guarded *in, 
 }
 
 static void check_overlaps(const falt_layer_kernels *kernels) {
-  guarded in = guard(1 << 14), out = guard(1 << 14);
+  guarded in = guard(1, 1 << 14), out = guard(1, 1 << 14);
   for (int round = 0; round < ROUNDS; round++) check_overlap(kernels, &in, &out);
   unguard(&in);
   unguard(&out);
@@ -477,9 +430,7 @@ static void test_finish(void **state) {
 }
 
 int main(void) {
-  const char *chosen = getenv("FALT_SEED");
-  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
-  printf("seed %llu\n", (unsigned long long)seed);
+  set_seed(20261121);
   for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++)
     if (table_of(isa)) bench(table_of(isa), (falt_isa)isa);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_product), cmocka_unit_test(test_groups),

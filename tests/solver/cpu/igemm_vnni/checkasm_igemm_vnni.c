@@ -3,41 +3,24 @@
  *
  * Sums of integers must agree to the bit; those of floats within their rounding. FALT_SEED
  * chooses another seed; FALT_BENCH=1 prints the speed of each instruction set. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "core/clock.h"
-#include "core/random.h"
+#include "checkasm.h"
 #include "core/types.h"
 #include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 enum { SEGMENTS = 3, PIECES = 4, ROUNDS = 60, TILE = FALT_TILE, ROWS = FALT_TILE_ROWS, COLUMNS = FALT_TILES_COLUMNS };
 enum { STEP = PIECES * FALT_TILE_BYTES, DEPTH = SEGMENTS * PIECES, SUMS = FALT_TILES_ROWS * COLUMNS };
 
-static uint64_t seed;
 static _Alignas(64) char rows[SEGMENTS * FALT_TILES_ROWS * STEP], panel[DEPTH * 2 * TILE];
 static _Alignas(64) float sums[2 * SUMS];
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
-}
 
 /* Types of rows and columns, by kind. */
 static const falt_type left[FALT_TILES_KIND_COUNT] = {FALT_U8, FALT_S8, FALT_S8, FALT_BF16, FALT_F32};
 static const falt_type right[FALT_TILES_KIND_COUNT] = {FALT_S8, FALT_U8, FALT_S8, FALT_BF16, FALT_F32};
 
-static void fill(char *to, size_t bytes, falt_type type) {
+static void fill_typed(char *to, size_t bytes, falt_type type) {
   const size_t size = falt_type_size(type);
   const bool whole = type == FALT_U8 || type == FALT_S8;
-  for (size_t i = 0; i < bytes / size; i++)
-    falt_store(to, type, (int64_t)i, whole ? pick(-128, 255) : 2 * falt_random_unit(&seed) - 1);
+  for (size_t i = 0; i < bytes / size; i++) falt_store(to, type, (int64_t)i, whole ? pick(-128, 255) : random_number());
 }
 
 /* ---- products */
@@ -136,8 +119,8 @@ static void check_product(const falt_tiles_kernels *kernels, falt_tiles_kind kin
                                    .distance = zipped ? 64 : 4,
                                    .columns = pick(1, COLUMNS),
                                    .near = pick(0, 1)};
-  fill(rows, sizeof rows, transposed ? right[kind] : left[kind]);
-  fill(panel, sizeof panel, transposed ? left[kind] : right[kind]);
+  fill_typed(rows, sizeof rows, transposed ? right[kind] : left[kind]);
+  fill_typed(panel, sizeof panel, transposed ? left[kind] : right[kind]);
   clear_rest(&call);
   kernels->open(call.rows);
   kernels->product(&call, &flow);
@@ -156,7 +139,7 @@ static void check_products(const falt_tiles_kernels *kernels) {
 static void check_spread(const falt_tiles_kernels *kernels) {
   enum { PITCH = 5 * 64 };
   static char lines[ROWS * PITCH];
-  fill(rows, sizeof rows, FALT_U8);
+  fill_typed(rows, sizeof rows, FALT_U8);
   const int64_t parts = pick(1, 4);
   const falt_tiles_spread call = {.from = rows + pick(0, 100),
                                   .to = lines,
@@ -220,7 +203,7 @@ static void check_zip(const falt_tiles_kernels *kernels) {
   static char from[4][2 * LONG], to[4 * LONG + 1];
   falt_tiles_zip call = {.to = to, .n = pick(0, LONG), .bytes = pick(0, 1)};
   const int size = call.bytes ? 1 : 2, count = 4 / size;
-  for (int j = 0; j < 4; j++) fill(from[j], sizeof from[j], FALT_U8);
+  for (int j = 0; j < 4; j++) fill_typed(from[j], sizeof from[j], FALT_U8);
   for (int j = 0; j < count; j++) call.rows[j] = from[j];
   memset(to, 1, sizeof to);
   kernels->zip(&call);
@@ -236,7 +219,7 @@ static void check_transpose(const falt_tiles_kernels *kernels) {
   static char from[ROWS][LONG], to[5 * TILE], portable[5 * TILE];
   const char *list[ROWS];
   for (int k = 0; k < ROWS; k++) {
-    fill(from[k], sizeof from[k], FALT_U8);
+    fill_typed(from[k], sizeof from[k], FALT_U8);
     list[k] = from[k] + pick(0, 3);
   }
   falt_tiles_transpose call = {list, to, pick(1, LONG - 4), pick(1, ROWS)};
@@ -262,7 +245,7 @@ static void check_slots(const falt_tiles_kernels *kernels, bool joined) {
                            .n = joined ? pick(1, COLUMNS) : ROWS,
                            .present = (unsigned)pick(1, (1 << each) - 1)};
   for (int j = 0; j < each; j++) call.at[j] = joined ? pick(0, 2 * TILE) : pick(0, 30) * width;
-  fill(from, sizeof from, FALT_U8);
+  fill_typed(from, sizeof from, FALT_U8);
   memset(to, 1, sizeof to);
   memset(portable, 1, sizeof portable);
   const falt_tiles_kernels *plain = falt_tiles_kernels_for(FALT_ISA_PORTABLE);
@@ -367,8 +350,8 @@ static void time_product(const falt_tiles_kernels *kernels, falt_tiles_kind kind
   static const int each[FALT_TILES_KIND_COUNT] = {4, 4, 4, 2, 1};
   falt_tiles_flow flow = {.sums = sums};
   double best = INFINITY;
-  fill(rows, sizeof rows, left[kind]);
-  fill(panel, sizeof panel, right[kind]);
+  fill_typed(rows, sizeof rows, left[kind]);
+  fill_typed(panel, sizeof panel, right[kind]);
   kernels->open(ROWS);
   for (int repeat = 0; repeat < 50; repeat++) {
     const double start = falt_seconds();
@@ -408,9 +391,7 @@ static void test_moves(void **state) {
 }
 
 int main(void) {
-  const char *chosen = getenv("FALT_SEED");
-  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
-  printf("seed %llu\n", (unsigned long long)seed);
+  set_seed(20261121);
   for (int isa = 0; isa < FALT_ISA_COUNT && getenv("FALT_BENCH"); isa++)
     if (table_of(isa)) bench(table_of(isa), (falt_isa)isa);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_products), cmocka_unit_test(test_moves)};

@@ -1,20 +1,9 @@
 /* Pooling kernels of every instruction set that this machine runs, against plain C, where random problems do not reach:
  * not-a-number and infinities among maxima, and which of equal maxima is the first. Nothing beyond n may change. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdbool.h>
-#include <stddef.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/pooling/pooling_kernels.h"
 
 enum { ROWS = 7, MOST = 70, ROUNDS = 200 };
-
-static uint64_t seed = 1;
 
 /* Few values, so that equal ones meet often. */
 static float value(void) {
@@ -102,6 +91,7 @@ static void test_maxima(void **state) {
 }
 
 int main(void) {
+  set_seed(1);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_maxima)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

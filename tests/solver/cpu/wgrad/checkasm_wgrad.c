@@ -4,43 +4,10 @@
  * Sums are checked against a plain sum in f64, and their bits against a call of its own for each row. Pixels, the panel
  * and what is transposed end at a page that cannot be read. FALT_SEED chooses another seed; FALT_BENCH=1 prints the
  * speed of each instruction set. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "core/clock.h"
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
 
 enum { DEPTH = 70, MOST_ROWS = 16, FIRST = 20, ROUNDS = 400, SUMS = MOST_ROWS * FALT_LAYER_WIDEST };
-
-static uint64_t seed;
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
-}
-
-static void fill(float *to, int64_t n) {
-  for (int64_t i = 0; i < n; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
-}
-
-/* `floats` that end at a page without access; never given back. */
-static float *guarded(int64_t floats) {
-  const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)floats * sizeof(float);
-  const size_t whole = (bytes + page - 1) / page * page;
-  char *base = mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  assert_true(base != MAP_FAILED);
-  assert_int_equal(mprotect(base + whole, page, PROT_NONE), 0);
-  return (float *)(void *)(base + whole - bytes);
-}
 
 /* ---- sums */
 
@@ -95,7 +62,7 @@ static void check_dots(const falt_outer_kernels *kernels, int width) {
   static _Alignas(64) float old[MOST_ROWS * 8 * LANES + 1], sums[MOST_ROWS * 8 * LANES + 1];
   static float *x, *y;
   const float *list[SEGMENTS * MOST_ROWS];
-  if (!x) x = guarded(LONG), y = guarded(SEGMENTS * 8 * LONG);
+  if (!x) x = guarded_floats(LONG), y = guarded_floats(SEGMENTS * 8 * LONG);
   falt_dots call = {.a = list, .out = sums, .segments = pick(1, SEGMENTS), .depth = pick(1, LONG - 10)};
   call.a_pitch = MOST_ROWS;
   call.rows = pick(1, kernels->dot_rows);
@@ -140,7 +107,7 @@ static void check_dots(const falt_outer_kernels *kernels, int width) {
 static void check_transpose(const falt_outer_kernels *kernels) {
   enum { MOST = 150, PAD = 9 };
   static float *in, to[MOST * (MOST + PAD)];
-  if (!in) in = guarded(MOST * (MOST + PAD));
+  if (!in) in = guarded_floats(MOST * (MOST + PAD));
   const int64_t n = pick(1, MOST), count = pick(1, MOST), from_pitch = count + pick(0, PAD),
                 to_pitch = n + pick(0, PAD);
   const int64_t read = (n - 1) * from_pitch + count;
@@ -197,8 +164,8 @@ static void transpose_rounds(const falt_outer_kernels *kernels, int isa, int wid
 
 static void test_outer(void **state) {
   (void)state;
-  pixels = guarded((FIRST + MOST_ROWS) * DEPTH);
-  panel = guarded(DEPTH * FALT_LAYER_WIDEST);
+  pixels = guarded_floats((FIRST + MOST_ROWS) * DEPTH);
+  panel = guarded_floats(DEPTH * FALT_LAYER_WIDEST);
   fill(pixels, (FIRST + MOST_ROWS) * DEPTH);
   each_isa(outer_rounds);
 }
@@ -212,9 +179,7 @@ static void test_transpose(void **state) {
 }
 
 int main(void) {
-  const char *chosen = getenv("FALT_SEED");
-  seed = chosen ? strtoull(chosen, NULL, 0) : 20261121;
-  printf("seed %llu\n", (unsigned long long)seed);
+  set_seed(20261121);
   if (getenv("FALT_BENCH")) each_isa(bench);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_outer), cmocka_unit_test(test_dots),
                                      cmocka_unit_test(test_transpose)};

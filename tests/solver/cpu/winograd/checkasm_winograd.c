@@ -1,18 +1,7 @@
 /* Winograd's transforms of every instruction set that this machine runs: each form's outputs, of transforms that are
  * multiplied element by element, against the sums of the taps in f64; and what the transforms read and write.
  * FALT_SEED chooses another seed. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "core/random.h"
+#include "checkasm.h"
 #include "solver/cpu/winograd/winograd_kernels.h"
 
 enum { SIZE = FALT_WINOGRAD_SIZE, ELEMENTS = SIZE * SIZE, MOST = 64, PITCH = MOST + 16, VECTOR = 16 };
@@ -21,15 +10,6 @@ static const int outputs_of[FALT_WINOGRAD_FORMS] = {2, 4, 6, 2, 4}, taps_of[FALT
 /* Largest error of one product, in 2^-24 of the largest input times the sum of the taps, with one axis and two. */
 static const double most_error[FALT_WINOGRAD_FORMS][2] = {{4, 8}, {16, 100}, {40, 1000}, {16, 100}, {40, 1000}};
 static const float canary = 12345;
-static uint64_t seed;
-
-static int pick(int low, int high) {
-  return (int)falt_random_int(&seed, low, high);
-}
-
-static void fill(float *to, int count) {
-  for (int i = 0; i < count; i++) to[i] = (float)(2 * falt_random_unit(&seed) - 1);
-}
 
 /* ---- one tile */
 
@@ -152,9 +132,7 @@ static void test_infinities(void **state) {
 }
 
 int main(void) {
-  const char *chosen = getenv("FALT_SEED");
-  seed = chosen ? strtoull(chosen, NULL, 0) : 20261123;
-  printf("seed %llu\n", (unsigned long long)seed);
+  set_seed(20261123);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_infinities)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
