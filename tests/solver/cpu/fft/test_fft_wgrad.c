@@ -1,146 +1,28 @@
 /* The solver fft-wgrad beside the definition in f64: errors are rounding of the largest input times the sum of |dy|;
  * NaN and infinity reach exactly the taps that meet them, in a time that does not grow with their number; numbers far
  * from one; limits of the workspace; when the planner takes it, and fft for dgrad of the same layers. */
-#include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "api_fixture.h"
-#include "core/cpu.h"
-#include "core/random.h"
-#include "core/types.h"
-#include "problem/problem.h"
-
-static uint64_t seed = 1;
-
-/* ---- one problem by two methods */
-
-typedef struct operand {
-  falt_tensor tensor;
-  int64_t count; /* elements, those between others included */
-  void *data;
-} operand;
-
-typedef struct trial {
-  falt_problem problem;
-  operand x, dy, dw, db;
-} trial;
-
-static operand operand_of(const falt_tensor *tensor) {
-  operand o = {*tensor, falt_tensor_span(tensor), NULL};
-  o.data = calloc((size_t)o.count, falt_type_size(tensor->type));
-  assert_non_null(o.data);
-  return o;
-}
-
-static double at(const operand *o, int64_t i) {
-  return falt_load(o->data, o->tensor.type, i);
-}
-
-static void fill(const operand *o, double factor) {
-  for (int64_t i = 0; i < o->count; i++)
-    falt_store(o->data, o->tensor.type, i, (2 * falt_random_unit(&seed) - 1) * factor);
-}
-
-static operand bias_of(const falt_problem *p) {
-  const falt_tensor tensor = falt_operand_tensor(p, FALT_BIAS);
-  return operand_of(&tensor);
-}
-
-static trial open_trial(const char *line, double x, double dy) {
-  trial t = {.problem = parse(line)};
-  t.x = operand_of(&t.problem.input);
-  t.dy = operand_of(&t.problem.output);
-  t.dw = operand_of(&t.problem.filter);
-  t.db = bias_of(&t.problem);
-  fill(&t.x, x);
-  fill(&t.dy, dy);
-  return t;
-}
-
-static void close_trial(trial *t) {
-  free(t->x.data);
-  free(t->dy.data);
-  free(t->dw.data);
-  free(t->db.data);
-}
-
-static void run(const trial *t, const char *method, const char *isa, int64_t most) {
-  falt_device *device = device_with(isa, 2);
-  falt_plan *plan;
-  falt_budget budget;
-  falt_budget_default(&budget);
-  budget.max_workspace = most;
-  snprintf(budget.method, sizeof budget.method, "%s", method);
-  if (falt_plan_create(&plan, device, &t->problem, &budget, NULL) != FALT_OK)
-    fail_msg("%s: %s", method, falt_message());
-  falt_operands operands = {.input = t->x.data, .filter = t->dw.data, .output = t->dy.data, .bias = t->db.data};
-  operands.workspace = aligned_alloc(64, (falt_plan_workspace(plan) + 64) / 64 * 64);
-  assert_true(most < 0 || falt_plan_workspace(plan) <= (size_t)most);
-  memset(t->dw.data, 0xFF, (size_t)t->dw.count * falt_type_size(t->dw.tensor.type));
-  assert_int_equal(falt_execute(plan, &operands), FALT_OK);
-  free(operands.workspace);
-  falt_plan_destroy(&plan);
-  falt_device_destroy(&device);
-}
-
-/* The same problem in f64 by its definition. */
-static trial expected_of(const trial *t) {
-  trial wide = {.problem = t->problem};
-  wide.problem.input.type = wide.problem.filter.type = wide.problem.output.type = FALT_F64;
-  wide.problem.accumulator = FALT_F64;
-  wide.x = operand_of(&wide.problem.input);
-  wide.dy = operand_of(&wide.problem.output);
-  wide.dw = operand_of(&wide.problem.filter);
-  wide.db = bias_of(&wide.problem);
-  for (int64_t i = 0; i < t->x.count; i++) ((double *)wide.x.data)[i] = at(&t->x, i);
-  for (int64_t i = 0; i < t->dy.count; i++) ((double *)wide.dy.data)[i] = at(&t->dy, i);
-  run(&wide, "generic", "", -1);
-  return wide;
-}
-
-static double largest(const operand *o) {
-  double found = 0;
-  for (int64_t i = 0; i < o->count; i++) found = isfinite(at(o, i)) ? fmax(found, fabs(at(o, i))) : found;
-  return found;
-}
-
-static double weight(const operand *o) {
-  double sum = 0;
-  for (int64_t i = 0; i < o->count; i++) sum += isfinite(at(o, i)) ? fabs(at(o, i)) : 0;
-  return sum;
-}
+#include "fft_trial.h"
 
 /* 2 eps log2(points), and the rounding of narrow results. */
 static double tolerance(const trial *t) {
   const double positions = (double)t->problem.input.size[FALT_D] * (double)t->problem.input.size[FALT_H] *
                            (double)t->problem.input.size[FALT_W];
   const double lane = t->problem.accumulator == FALT_F64 ? 0x1p-53 : 0x1p-24;
-  return 2 * (lane * fmax(4, log2(2 * positions)) + falt_type_epsilon(t->dw.tensor.type)) * largest(&t->x) *
-         weight(&t->dy);
+  return 2 * (lane * fmax(4, log2(2 * positions)) + falt_type_epsilon(t->filter.tensor.type)) * largest(&t->input) *
+         weight(&t->output);
 }
 
-static void compare(const operand *y, const operand *expected, double most, const char *line) {
-  for (int64_t i = 0; i < y->count; i++) {
-    const double a = at(y, i), e = at(expected, i);
-    const bool same = isnan(e) ? isnan(a) != 0 : isinf(e) ? a == e : fabs(a - e) <= most;
-    if (!same) fail_msg("%s: result %lld is %g instead of %g, at most %g away", line, (long long)i, a, e, most);
-  }
+static void check_trial(trial *t, const char *line, const char *isa, int64_t most) {
+  trial *expected = expected_of(t);
+  run(t, "fft-wgrad", isa, false, most);
+  compare(&t->filter, &expected->filter, tolerance(t), line, isa);
+  if (t->problem.has_bias) compare(&t->bias, &expected->bias, 0x1p-22 * weight(&t->output), line, isa);
+  close_trial(t);
+  close_trial(expected);
 }
 
 static void check(const char *line, double x, double dy, const char *isa, int64_t most) {
-  trial t = open_trial(line, x, dy), expected = expected_of(&t);
-  run(&t, "fft-wgrad", isa, most);
-  compare(&t.dw, &expected.dw, tolerance(&t), line);
-  if (t.problem.has_bias) compare(&t.db, &expected.db, 0x1p-22 * weight(&t.dy), line);
-  close_trial(&t);
-  close_trial(&expected);
+  check_trial(open_trial(line, x, dy), line, isa, most);
 }
 
 /* ---- errors */
@@ -201,27 +83,18 @@ static void test_numbers_far_from_one(void **state) {
 /* Images whose numbers have other exponents, in sums of their own and in one. */
 static void test_images_of_other_magnitudes(void **state) {
   (void)state;
-  trial t = open_trial("backward-filter n=12 c=1 w=3000 k=1 s=65 pad=32", 1, 1);
-  for (int64_t i = 0; i < t.x.count; i++)
-    falt_store(t.x.data, FALT_F32, i, ldexp(at(&t.x, i), (int)(i / 3000) * 10 - 60));
-  trial expected = expected_of(&t);
-  run(&t, "fft-wgrad", "", -1);
-  compare(&t.dw, &expected.dw, tolerance(&t), "images of other magnitudes");
-  close_trial(&t);
-  close_trial(&expected);
+  trial *t = open_trial("backward-filter n=12 c=1 w=3000 k=1 s=65 pad=32", 1, 1);
+  for (int64_t i = 0; i < t->input.count; i++) put(&t->input, i, ldexp(at(&t->input, i), (int)(i / 3000) * 10 - 60));
+  check_trial(t, "images of other magnitudes", "", -1);
 }
 
 /* ---- what is not finite */
 
 static void check_contained(const char *line, double wrong, bool in_x) {
-  trial t = open_trial(line, 1, 1);
-  const operand *o = in_x ? &t.x : &t.dy;
-  for (int i = 0; i < 3; i++) falt_store(o->data, o->tensor.type, falt_random_int(&seed, 0, o->count - 1), wrong);
-  trial expected = expected_of(&t);
-  run(&t, "fft-wgrad", "", -1);
-  compare(&t.dw, &expected.dw, tolerance(&t), line);
-  close_trial(&t);
-  close_trial(&expected);
+  trial *t = open_trial(line, 1, 1);
+  const operand *o = in_x ? &t->input : &t->output;
+  for (int i = 0; i < 3; i++) put(o, falt_random_int(&seed, 0, o->count - 1), wrong);
+  check_trial(t, line, "", -1);
 }
 
 static void test_not_finite_is_contained(void **state) {
@@ -237,11 +110,11 @@ static void test_not_finite_is_contained(void **state) {
 /* Quadratic work would take minutes. */
 static void test_only_nan(void **state) {
   (void)state;
-  trial t = open_trial("backward-filter n=1 c=1 w=1048576 k=1 s=1048576 pad=1048575:0", 1, 1);
-  for (int64_t i = 0; i < t.x.count; i++) ((float *)t.x.data)[i] = NAN;
-  run(&t, "fft-wgrad", "", -1);
-  for (int64_t i = 0; i < t.dw.count; i++) assert_true(isnan(at(&t.dw, i)));
-  close_trial(&t);
+  trial *t = open_trial("backward-filter n=1 c=1 w=1048576 k=1 s=1048576 pad=1048575:0", 1, 1);
+  for (int64_t i = 0; i < t->input.count; i++) put(&t->input, i, NAN);
+  run(t, "fft-wgrad", "", false, -1);
+  for (int64_t i = 0; i < t->filter.count; i++) assert_true(isnan(at(&t->filter, i)));
+  close_trial(t);
 }
 
 /* ---- planning */
