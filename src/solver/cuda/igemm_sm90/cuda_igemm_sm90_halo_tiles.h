@@ -58,7 +58,36 @@ void falt_igemm_sm90_halo_each(const falt_igemm_sm90_halo_problem *problem, cons
 bool falt_igemm_sm90_halo_choose(const falt_igemm_sm90_halo_problem *problem, const falt_machine *machine,
                                  falt_igemm_sm90_halo_tile *best);
 
-/* ---- wgrad, by cuda_wgrad_sm90_halo.cu */
+/* ---- wgrad, by cuda_wgrad_sm90_halo.cu and cuda_wgrad_sm90_nchw.cu */
+
+typedef struct falt_wgrad_sm90_tile {
+  int height, width;           /* pixels of a stage; NCHW: whole rows */
+  int stages;                  /* in shared memory */
+  int tiles[3], items;         /* tiles of an image (NHWC); stages of all images */
+  int row_tiles, column_tiles; /* spans of dy's channels, of x's */
+  int split_k;                 /* blocks that share the items */
+  int64_t columns;             /* of the sums, a tap's channels in whole spans */
+  int64_t grid;                /* blocks */
+  int shared_bytes;
+  size_t workspace;
+  double seconds;
+  const char *rejected; /* NULL: legal */
+} falt_wgrad_sm90_tile;
+
+enum { FALT_PLANES_SPAN = 64 }; /* channels of one load */
+
+/* What its sums are of: so many channels of dy and of x, blocks of taps, and taps. */
+typedef struct falt_wgrad_sm90_sums {
+  int64_t results, channels, tap_blocks, taps;
+  int64_t workspace; /* bytes that may be used; negative: no limit */
+} falt_wgrad_sm90_sums;
+
+/* Cuts a tile's items into the split-K slices that fill the GPU `waves` times, or as many as the workspace has room
+ * for: the fields from row_tiles to grid, and workspace. The reason that none fits, or NULL. */
+const char *falt_wgrad_sm90_cut(falt_wgrad_sm90_tile *tile, const falt_machine *machine,
+                                const falt_wgrad_sm90_sums *sums, int waves);
+/* Its time, if it computes for so long, and reads so many bytes once and again; again: mostly from the cache. */
+double falt_wgrad_sm90_seconds(const falt_machine *machine, double compute, double once, double again, double sums);
 
 /* Tap j of pixel i of dy along an axis reads pixel i + j * dilation + corner of x. */
 typedef struct falt_wgrad_sm90_halo_problem {
@@ -67,31 +96,10 @@ typedef struct falt_wgrad_sm90_halo_problem {
   int64_t workspace; /* bytes that may be used; negative: no limit */
 } falt_wgrad_sm90_halo_problem;
 
-typedef struct falt_wgrad_sm90_halo_tile {
-  int height, width, stages;    /* pixels of a tile */
-  int row_tiles, column_tiles;  /* spans of dy's channels, of x's */
-  int tiles[3], items, split_k; /* tiles of an image, of all; blocks that share them */
-  int64_t columns;              /* of the sums, a tap's channels in whole spans */
-  int64_t grid;                 /* blocks */
-  int shared_bytes;
-  size_t workspace;
-  double seconds;
-  const char *rejected;
-} falt_wgrad_sm90_halo_tile;
-
-enum { FALT_PLANES_SPAN = 64 }; /* channels of one load */
-
-/* The split-K slices of a wgrad by wgmma, whose slices have `parts` blocks and take `bytes` of sums each: as many as
- * fill the GPU `waves` times, `most` at most; 0: the workspace has no room for one. */
-int falt_wgrad_sm90_slices(const falt_machine *machine, int64_t workspace, int waves, int64_t parts, int64_t bytes,
-                           int64_t most);
-/* Its time, if it computes for so long, and reads so many bytes once and again; again: mostly from the cache. */
-double falt_wgrad_sm90_seconds(const falt_machine *machine, double compute, double once, double again, double sums);
-
 const char *falt_wgrad_sm90_halo_refusal(const falt_wgrad_sm90_halo_problem *problem);
 void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,
                                falt_tile_search *search);
 bool falt_wgrad_sm90_halo_choose(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,
-                                 falt_wgrad_sm90_halo_tile *best);
+                                 falt_wgrad_sm90_tile *best);
 
 #endif

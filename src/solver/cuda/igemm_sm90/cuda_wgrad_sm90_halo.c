@@ -13,7 +13,7 @@
 typedef struct wgrad_plan {
   falt_cuda_plan cuda;
   falt_wgrad_sm90_halo_problem layer;
-  falt_wgrad_sm90_halo_tile tile;
+  falt_wgrad_sm90_tile tile;
   falt_cuda_wgrad_sm90_halo_args args;
 } wgrad_plan;
 
@@ -33,7 +33,7 @@ static falt_gpu_map boxes_of(const falt_tensor *t, void *data, int64_t height, i
 static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_wgrad_sm90_halo_problem *l = &plan->layer;
-  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
+  const falt_wgrad_sm90_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
   falt_cuda_wgrad_sm90_halo_args a = plan->args;
   const falt_gpu_map y = boxes_of(&p->output, o->output, t->height, t->width);
@@ -52,7 +52,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 
 static void print(const falt_plan *base, falt_text *text) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
-  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
+  const falt_wgrad_sm90_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-wgrad-sm90-halo pixels=%dx%d stages=%d split-k=%d)", t->height, t->width, t->stages,
                 t->split_k);
 }
@@ -93,7 +93,7 @@ static void describe(wgrad_plan *plan, const falt_ask *ask) {
 
 static void fill_args(wgrad_plan *plan) {
   const falt_wgrad_sm90_halo_problem *l = &plan->layer;
-  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
+  const falt_wgrad_sm90_tile *t = &plan->tile;
   falt_cuda_wgrad_sm90_halo_args *a = &plan->args;
   *a = (falt_cuda_wgrad_sm90_halo_args){.rows = (int)l->results,
                                         .tap_columns = t->column_tiles * FALT_PLANES_SPAN,
@@ -111,7 +111,7 @@ static void fill_args(wgrad_plan *plan) {
 static falt_status ready(falt_plan *base) {
   wgrad_plan *plan = (wgrad_plan *)base;
   const falt_wgrad_sm90_halo_problem *l = &plan->layer;
-  const falt_wgrad_sm90_halo_tile *t = &plan->tile;
+  const falt_wgrad_sm90_tile *t = &plan->tile;
   falt_cuda_kernel kernel = {
       .source = "cuda_wgrad_sm90_halo.cu", .entry = "falt_wgrad_sm90_halo", .shared_bytes = t->shared_bytes};
   const falt_cuda_kernel sum = {.source = "cuda_igemm_sm90_sum.cu", .entry = "falt_igemm_sm90_sum"};

@@ -23,12 +23,20 @@ const char *falt_wgrad_sm90_halo_refusal(const falt_wgrad_sm90_halo_problem *p) 
 
 /* ---- what all kernels for wgrad by wgmma have in common */
 
-int falt_wgrad_sm90_slices(const falt_machine *m, int64_t workspace, int waves, int64_t parts, int64_t bytes,
-                           int64_t most) {
+const char *falt_wgrad_sm90_cut(falt_wgrad_sm90_tile *t, const falt_machine *m, const falt_wgrad_sm90_sums *sums,
+                                int waves) {
+  t->row_tiles = (int)falt_ceil_div(sums->results, FALT_PLANES_SPAN);
+  t->column_tiles = (int)falt_ceil_div(sums->channels, FALT_PLANES_SPAN);
+  t->columns = (int64_t)t->column_tiles * FALT_PLANES_SPAN * sums->taps;
+  const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * sums->tap_blocks;
+  const int64_t bytes = sums->results * t->columns * (int64_t)sizeof(float);
+  if (sums->workspace >= 0 && sums->workspace < bytes) return "it needs more workspace than is allowed";
   int64_t split_k = (int64_t)m->multiprocessors * waves / parts;
-  if (workspace >= 0 && workspace < bytes) return 0;
-  if (workspace >= 0) split_k = falt_min(split_k, workspace / bytes);
-  return (int)falt_max(1, falt_min(split_k, most));
+  if (sums->workspace >= 0) split_k = falt_min(split_k, sums->workspace / bytes);
+  t->split_k = (int)falt_max(1, falt_min(split_k, t->items));
+  t->grid = parts * t->split_k;
+  t->workspace = (size_t)(t->split_k * bytes);
+  return NULL;
 }
 
 double falt_wgrad_sm90_seconds(const falt_machine *m, double compute, double once, double again, double sums) {
@@ -39,15 +47,15 @@ double falt_wgrad_sm90_seconds(const falt_machine *m, double compute, double onc
 
 /* ---- one tile */
 
-static int64_t window_pixels(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
+static int64_t window_pixels(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_tile *t) {
   return (t->height + (p->taps[1] - 1) * p->dilation[1]) * (t->width + (p->taps[2] - 1) * p->dilation[2]);
 }
 
-static int64_t pixels_of(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
+static int64_t pixels_of(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_tile *t) {
   return t->height * t->width + window_pixels(p, t);
 }
 
-static const char *fit(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_halo_tile *t) {
+static const char *fit(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_tile *t) {
   const int barriers = 16 * MOST_STAGES;
   const int64_t stage =
       falt_round_up(t->height * t->width * PIXEL, 1024) + falt_round_up(window_pixels(p, t) * PIXEL, 1024);
@@ -59,35 +67,27 @@ static const char *fit(const falt_wgrad_sm90_halo_problem *p, const falt_machine
 
 /* `waves`: how often blocks fill the GPU. */
 static const char *count(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, int waves,
-                         falt_wgrad_sm90_halo_tile *t) {
+                         falt_wgrad_sm90_tile *t) {
   const int64_t taps = p->taps[0] * p->taps[1] * p->taps[2];
   t->tiles[0] = (int)p->out[0];
   t->tiles[1] = (int)falt_ceil_div(p->out[1], t->height);
   t->tiles[2] = (int)falt_ceil_div(p->out[2], t->width);
-  t->row_tiles = (int)falt_ceil_div(p->results, FALT_PLANES_SPAN);
-  t->column_tiles = (int)falt_ceil_div(p->channels, FALT_PLANES_SPAN);
-  t->columns = (int64_t)t->column_tiles * FALT_PLANES_SPAN * taps;
   const double items = (double)p->images * t->tiles[0] * t->tiles[1] * t->tiles[2];
   if (items > MOST_SIZE) return "it has more tiles than one launch can number";
   t->items = (int)items;
-  const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps[0];
-  const int64_t slice_bytes = p->results * t->columns * (int64_t)sizeof(float);
-  t->split_k = falt_wgrad_sm90_slices(m, p->workspace, waves, parts, slice_bytes, t->items);
-  if (t->split_k == 0) return "it needs more workspace than is allowed";
-  t->grid = parts * t->split_k;
-  t->workspace = (size_t)(t->split_k * slice_bytes);
-  return NULL;
+  const falt_wgrad_sm90_sums sums = {p->results, p->channels, p->taps[0], taps, p->workspace};
+  return falt_wgrad_sm90_cut(t, m, &sums, waves);
 }
 
 /* Cycles of a multiprocessor for a tile: of the tensor cores, which power keeps at three quarters of their rate; of
  * shared memory, that they read and TMA fills. As measured on an H200. */
-static double tile_cycles(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_halo_tile *t) {
+static double tile_cycles(const falt_wgrad_sm90_halo_problem *p, const falt_wgrad_sm90_tile *t) {
   const double width = (double)(FALT_PLANES_SPAN * p->taps[2]);
   const double products = t->height / 2.0 * t->width / 8 * (double)p->taps[1], pixels = (double)pixels_of(p, t);
   return fmax(products * width / 2 / 0.75, (products * (16 + width / 4) + pixels) / 0.75) + 100;
 }
 
-static void estimate(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_halo_tile *t) {
+static void estimate(const falt_wgrad_sm90_halo_problem *p, const falt_machine *m, falt_wgrad_sm90_tile *t) {
   const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->split_k);
   const double compute = waves * (each * tile_cycles(p, t) + 4000) / m->clock_hz;
   const double once = (double)t->items * (double)pixels_of(p, t) * PIXEL;
@@ -99,7 +99,7 @@ void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *p, const falt
   for (int height = 2; height <= 32; height += 2)
     for (int width = 8; width <= 64; width += 8)
       for (int waves = 1; waves <= MOST_WAVES; waves++) {
-        falt_wgrad_sm90_halo_tile t = {.height = height, .width = width};
+        falt_wgrad_sm90_tile t = {.height = height, .width = width};
         if (height / 2 * width / 8 > MOST_PRODUCTS) continue;
         t.rejected = fit(p, m, &t);
         if (!t.rejected) t.rejected = count(p, m, waves, &t);
@@ -109,7 +109,7 @@ void falt_wgrad_sm90_halo_each(const falt_wgrad_sm90_halo_problem *p, const falt
 }
 
 bool falt_wgrad_sm90_halo_choose(const falt_wgrad_sm90_halo_problem *problem, const falt_machine *machine,
-                                 falt_wgrad_sm90_halo_tile *best) {
+                                 falt_wgrad_sm90_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_wgrad_sm90_halo_each(problem, machine, &search);
   return search.found;

@@ -14,7 +14,7 @@
 typedef struct wgrad_plan {
   falt_cuda_plan cuda;
   falt_wgrad_sm90_nchw_problem layer;
-  falt_wgrad_sm90_nchw_tile tile;
+  falt_wgrad_sm90_tile tile;
   falt_cuda_wgrad_sm90_nchw_args args;
 } wgrad_plan;
 
@@ -24,7 +24,7 @@ enum { THREADS = 512 };
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
-  const falt_wgrad_sm90_nchw_tile *t = &plan->tile;
+  const falt_wgrad_sm90_tile *t = &plan->tile;
   const falt_problem *p = &base->problem;
   falt_cuda_wgrad_sm90_nchw_args a = plan->args;
   a.x.data = falt_cuda_element(o->input, &p->input);
@@ -37,8 +37,8 @@ static void execute(const falt_plan *base, const falt_operands *o) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_wgrad_sm90_nchw_tile *t = &((const wgrad_plan *)base)->tile;
-  falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d split-k=%d)", t->rows, t->buffers, t->split_k);
+  const falt_wgrad_sm90_tile *t = &((const wgrad_plan *)base)->tile;
+  falt_text_add(text, "(cuda-wgrad-sm90-nchw rows=%d stages=%d split-k=%d)", t->height, t->stages, t->split_k);
 }
 
 /* ---- applicable */
@@ -100,7 +100,7 @@ static falt_cuda_planar_tensor tensor_of(const falt_tensor *t) {
 static void fill_args(wgrad_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_wgrad_sm90_nchw_problem *l = &plan->layer;
-  const falt_wgrad_sm90_nchw_tile *t = &plan->tile;
+  const falt_wgrad_sm90_tile *t = &plan->tile;
   plan->args = (falt_cuda_wgrad_sm90_nchw_args){.x = tensor_of(&p->input),
                                                 .y = tensor_of(&p->output),
                                                 .rows = (int)l->results,
@@ -114,7 +114,7 @@ static void fill_args(wgrad_plan *plan) {
                                                 .taps_d = (int)l->taps,
                                                 .dilation = (int)l->dilation,
                                                 .pad = (int)l->pad,
-                                                .stages = t->stages,
+                                                .stages = t->items,
                                                 .split_k = t->split_k};
 }
 
@@ -127,11 +127,12 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_define(&kernel, "WIDTH=%d", (int)plan->layer.width);
   falt_cuda_define(&kernel, "UNIT=%d", plan->layer.unit);
-  falt_cuda_define(&kernel, "ROWS=%d", plan->tile.rows);
-  falt_cuda_define(&kernel, "STAGES=%d", plan->tile.buffers);
+  falt_cuda_define(&kernel, "ROWS=%d", plan->tile.height);
+  falt_cuda_define(&kernel, "STAGES=%d", plan->tile.stages);
   return falt_cuda_plan_ready(base, &kernel, &sum);
 }
 
+/* The steps of cuda-wgrad-sm90-halo, for another problem and other arguments. */
 static const char *choose(falt_plan *base, falt_ask *ask) {
   wgrad_plan *plan = (wgrad_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);

@@ -8,8 +8,8 @@
 enum {
   GROUP = FALT_PLANES_SPAN * 16 + 16, /* bytes of eight pixels in shared memory */
   PRODUCTS = 9,                       /* of 16 pixels: the taps of a plane */
-  FEWEST_BUFFERS = 5,
-  MOST_BUFFERS = 12,
+  FEWEST_STAGES = 5,
+  MOST_STAGES = 12,
   MOST_ROWS = 16,
   MOST_GROUPS = 16, /* of a stage: a thread has 128 bytes of each operand in flight */
   MOST_WAVES = 3,
@@ -31,43 +31,35 @@ const char *falt_wgrad_sm90_nchw_refusal(const falt_wgrad_sm90_nchw_problem *p) 
 /* ---- one tile */
 
 /* Of a stage, an even number. */
-static int64_t groups_of(const falt_wgrad_sm90_nchw_problem *p, const falt_wgrad_sm90_nchw_tile *t) {
+static int64_t groups_of(const falt_wgrad_sm90_nchw_problem *p, const falt_wgrad_sm90_tile *t) {
   const int64_t filled = falt_ceil_div(p->width, 8);
-  return t->rows * (filled + filled % 2 * (t->rows % 2));
+  return t->height * (filled + filled % 2 * (t->height % 2));
 }
 
-static const char *fit(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_nchw_tile *t) {
-  const int barriers = 16 * MOST_BUFFERS + 8;
-  const int64_t groups = groups_of(p, t), buffers = (m->arch->block_shared - GROUP - barriers) / (2 * groups * GROUP);
+static const char *fit(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_tile *t) {
+  const int barriers = 16 * MOST_STAGES + 8;
+  const int64_t groups = groups_of(p, t), stages = (m->arch->block_shared - GROUP - barriers) / (2 * groups * GROUP);
   if (groups > MOST_GROUPS) return "registers have no room for its rows in flight";
-  if (buffers < FEWEST_BUFFERS) return "shared memory has no room for the stages";
-  t->buffers = (int)falt_min(buffers, MOST_BUFFERS);
-  t->shared_bytes = (int)(2 * t->buffers * groups * GROUP) + GROUP + barriers;
+  if (stages < FEWEST_STAGES) return "shared memory has no room for the stages";
+  t->stages = (int)falt_min(stages, MOST_STAGES);
+  t->shared_bytes = (int)(2 * t->stages * groups * GROUP) + GROUP + barriers;
   return NULL;
 }
 
 /* `waves`: how often blocks fill the GPU. */
 static const char *count(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, int waves,
-                         falt_wgrad_sm90_nchw_tile *t) {
+                         falt_wgrad_sm90_tile *t) {
   const int64_t rows = p->images * p->depth * (p->height + 1) - 1; /* none of zeros behind the last image */
-  t->stages = (int)falt_ceil_div(rows, t->rows);
-  t->row_tiles = (int)falt_ceil_div(p->results, FALT_PLANES_SPAN);
-  t->column_tiles = (int)falt_ceil_div(p->channels, FALT_PLANES_SPAN);
-  t->columns = (int64_t)t->column_tiles * FALT_PLANES_SPAN * p->taps * PRODUCTS;
-  const int64_t parts = (int64_t)t->row_tiles * t->column_tiles * p->taps;
-  const int64_t slice_bytes = p->results * t->columns * (int64_t)sizeof(float);
-  t->split_k = falt_wgrad_sm90_slices(m, p->workspace, waves, parts, slice_bytes, t->stages);
-  if (t->split_k == 0) return "it needs more workspace than is allowed";
-  t->grid = parts * t->split_k;
-  t->workspace = (size_t)(t->split_k * slice_bytes);
-  return NULL;
+  t->items = (int)falt_ceil_div(rows, t->height);
+  const falt_wgrad_sm90_sums sums = {p->results, p->channels, p->taps, p->taps * PRODUCTS, p->workspace};
+  return falt_wgrad_sm90_cut(t, m, &sums, waves);
 }
 
 /* As measured on an H200: products for 16 pixels take 288 cycles, and wait for shared memory, which copies fill. */
-static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_nchw_tile *t) {
+static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_wgrad_sm90_tile *t) {
   const double step = p->unit < 8 ? 460 : 400, between = 700; /* cycles for 16 pixels; from stage to stage */
   const double stage = (double)groups_of(p, t) / 2 * step + between;
-  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->stages / t->split_k);
+  const double waves = ceil((double)t->grid / m->multiprocessors), each = ceil((double)t->items / t->split_k);
   const double compute = waves * (each * stage + 6000) / m->clock_hz;
   const double tiles = (double)t->row_tiles * t->column_tiles * (double)p->taps;
   const double bytes = 2.0 * (double)(p->images * p->depth * p->height * p->width);
@@ -81,7 +73,7 @@ static void estimate(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *
 void falt_wgrad_sm90_nchw_each(const falt_wgrad_sm90_nchw_problem *p, const falt_machine *m, falt_tile_search *search) {
   for (int rows = 1; rows <= MOST_ROWS; rows++)
     for (int waves = 1; waves <= MOST_WAVES; waves++) {
-      falt_wgrad_sm90_nchw_tile t = {.rows = rows};
+      falt_wgrad_sm90_tile t = {.height = rows};
       t.rejected = fit(p, m, &t);
       if (!t.rejected) t.rejected = count(p, m, waves, &t);
       if (!t.rejected) estimate(p, m, &t);
@@ -90,7 +82,7 @@ void falt_wgrad_sm90_nchw_each(const falt_wgrad_sm90_nchw_problem *p, const falt
 }
 
 bool falt_wgrad_sm90_nchw_choose(const falt_wgrad_sm90_nchw_problem *problem, const falt_machine *machine,
-                                 falt_wgrad_sm90_nchw_tile *best) {
+                                 falt_wgrad_sm90_tile *best) {
   falt_tile_search search = falt_tile_search_best(best, sizeof *best);
   falt_wgrad_sm90_nchw_each(problem, machine, &search);
   return search.found;

@@ -14,18 +14,6 @@ typedef struct falt_wgrad_sm90_nchw_problem {
   int64_t workspace;         /* bytes that may be used; negative: no limit */
 } falt_wgrad_sm90_nchw_problem;
 
-typedef struct falt_wgrad_sm90_nchw_tile {
-  int rows, buffers;           /* of a stage; stages in shared memory */
-  int row_tiles, column_tiles; /* spans of dy's channels, of x's */
-  int stages, split_k;         /* of all images; blocks that share them */
-  int64_t columns;             /* of the sums, a tap's channels in whole spans */
-  int64_t grid;                /* blocks */
-  int shared_bytes;
-  size_t workspace;
-  double seconds;
-  const char *rejected; /* NULL: legal */
-} falt_wgrad_sm90_nchw_tile;
-
 /* The reason that no tile can be legal, or NULL. */
 const char *falt_wgrad_sm90_nchw_refusal(const falt_wgrad_sm90_nchw_problem *problem);
 
@@ -34,6 +22,6 @@ void falt_wgrad_sm90_nchw_each(const falt_wgrad_sm90_nchw_problem *problem, cons
                                falt_tile_search *search);
 /* The best; false if no tile is legal. */
 bool falt_wgrad_sm90_nchw_choose(const falt_wgrad_sm90_nchw_problem *problem, const falt_machine *machine,
-                                 falt_wgrad_sm90_nchw_tile *best);
+                                 falt_wgrad_sm90_tile *best);
 
 #endif

@@ -196,7 +196,7 @@ static void test_refusals(UNUSED void **state) {
 /* ---- gradients of filters */
 
 static void check_filter_tile(void *context, const void *candidate) {
-  const falt_wgrad_sm90_halo_tile *t = candidate;
+  const falt_wgrad_sm90_tile *t = candidate;
   const falt_wgrad_sm90_halo_problem *p = context;
   if (t->rejected) return;
   assert_true((int64_t)t->tiles[1] * t->height >= p->out[1] && (int64_t)t->tiles[2] * t->width >= p->out[2]);
@@ -223,7 +223,7 @@ static void test_filter_tiles(UNUSED void **state) {
                                     .out = {1, 56, 56},
                                     .corner = {0, -1, -1},
                                     .workspace = -1};
-  falt_wgrad_sm90_halo_tile best, less;
+  falt_wgrad_sm90_tile best, less;
   assert_null(falt_wgrad_sm90_halo_refusal(&p));
   falt_wgrad_sm90_halo_each(&p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &p});
   assert_true(falt_wgrad_sm90_halo_choose(&p, &h200, &best));

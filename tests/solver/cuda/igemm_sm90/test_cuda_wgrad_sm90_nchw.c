@@ -27,26 +27,26 @@ static falt_wgrad_sm90_nchw_problem image(int64_t images, int64_t channels, int6
 }
 
 static void check_tile(void *context, const void *candidate) {
-  const falt_wgrad_sm90_nchw_tile *t = candidate;
+  const falt_wgrad_sm90_tile *t = candidate;
   const falt_wgrad_sm90_nchw_problem *p = context;
   if (t->rejected) return;
   const int64_t rows = p->images * p->depth * (p->height + 1), filled = (p->width + 7) / 8;
-  const int64_t groups = (filled + filled % 2 * (t->rows % 2)) * t->rows;
-  assert_true((int64_t)t->stages * t->rows >= rows - 1); /* the last row is of zeros */
-  assert_true(((int64_t)t->stages - 1) * t->rows < rows);
-  assert_true(t->split_k >= 1 && t->split_k <= t->stages); /* every block has a stage: it writes its sums */
+  const int64_t groups = (filled + filled % 2 * (t->height % 2)) * t->height;
+  assert_true((int64_t)t->items * t->height >= rows - 1); /* the last row is of zeros */
+  assert_true(((int64_t)t->items - 1) * t->height < rows);
+  assert_true(t->split_k >= 1 && t->split_k <= t->items); /* every block has a stage: it writes its sums */
   assert_int_equal(t->grid, (int64_t)t->split_k * t->row_tiles * t->column_tiles * p->taps);
   assert_true(t->row_tiles * 64 >= p->results && t->column_tiles * 64 >= p->channels);
   assert_int_equal(t->columns, p->taps * 9 * t->column_tiles * 64);
   assert_int_equal(t->workspace, t->split_k * p->results * t->columns * 4);
   assert_true(p->workspace < 0 || t->workspace <= (size_t)p->workspace);
-  assert_true(t->buffers >= 5); /* three stages are multiplied, one is freed, one filled */
-  assert_true((2 * t->buffers * groups + 1) * 1040 + 16 * t->buffers <= t->shared_bytes);
+  assert_true(t->stages >= 5); /* three stages are multiplied, one is freed, one filled */
+  assert_true((2 * t->stages * groups + 1) * 1040 + 16 * t->stages <= t->shared_bytes);
   assert_true(t->shared_bytes <= h200.arch->block_shared);
 }
 
-static falt_wgrad_sm90_nchw_tile choose(falt_wgrad_sm90_nchw_problem p) {
-  falt_wgrad_sm90_nchw_tile best;
+static falt_wgrad_sm90_tile choose(falt_wgrad_sm90_nchw_problem p) {
+  falt_wgrad_sm90_tile best;
   assert_null(falt_wgrad_sm90_nchw_refusal(&p));
   falt_wgrad_sm90_nchw_each(&p, &h200, &(falt_tile_search){.visit = check_tile, .context = &p});
   assert_true(falt_wgrad_sm90_nchw_choose(&p, &h200, &best));
@@ -56,7 +56,7 @@ static falt_wgrad_sm90_nchw_tile choose(falt_wgrad_sm90_nchw_problem p) {
 static void test_tiles(UNUSED void **state) {
   for (int64_t width = 2; width <= 128; width += 2) {
     falt_wgrad_sm90_nchw_problem p = image(64, 64, width);
-    const falt_wgrad_sm90_nchw_tile best = choose(p);
+    const falt_wgrad_sm90_tile best = choose(p);
     assert_true(best.seconds > 2.0 * 64 * (double)(width * width) * 9 * 64 * 64 / 989e12);
     p.depth = 5;
     p.taps = 3;
@@ -67,17 +67,17 @@ static void test_tiles(UNUSED void **state) {
 
 static void test_workspace(UNUSED void **state) {
   falt_wgrad_sm90_nchw_problem p = image(256, 128, 28);
-  const falt_wgrad_sm90_nchw_tile best = choose(p);
+  const falt_wgrad_sm90_tile best = choose(p);
   p.workspace = (int64_t)best.workspace / 2; /* fewer blocks share the rows */
   assert_true(choose(p).workspace <= best.workspace / 2);
   p.workspace = 128 * 128 * 9 * 4 - 1;
-  falt_wgrad_sm90_nchw_tile none;
+  falt_wgrad_sm90_tile none;
   assert_false(falt_wgrad_sm90_nchw_choose(&p, &h200, &none));
 }
 
 static void test_refusals(UNUSED void **state) {
   falt_wgrad_sm90_nchw_problem p = image(64, 64, 28);
-  falt_wgrad_sm90_nchw_tile none;
+  falt_wgrad_sm90_tile none;
   p.unit = 2;
   assert_non_null(falt_wgrad_sm90_nchw_refusal(&p));
   p = image(INT32_MAX, 64, 28);
