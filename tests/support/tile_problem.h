@@ -1,9 +1,9 @@
-/* A filter problem for tile searches, with as many outputs as inputs, and the counts of the checks of its tiles. */
+/* A filter problem for tile searches, with as many outputs as inputs. */
 #ifndef FALT_TESTS_TILE_PROBLEM_H
 #define FALT_TESTS_TILE_PROBLEM_H
 
-#include "machines.h"
 #include "solver/cuda/filter/cuda_direct_tiles.h"
+#include "tile_tally.h"
 
 /* Taps, and sizes, of planes, rows and columns. */
 static falt_tile_problem tile_problem(const int taps[3], const int64_t size[3]) {
@@ -17,11 +17,5 @@ static falt_tile_problem tile_problem(const int taps[3], const int64_t size[3]) 
   }
   return p;
 }
-
-typedef struct tally {
-  const falt_tile_problem *problem;
-  int legal, rejected;
-  double least;
-} tally;
 
 #endif

@@ -9,9 +9,9 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/depthwise/cuda_depthwise_toeplitz_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -37,18 +37,11 @@ static const falt_depthwise_toeplitz_shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-typedef struct tally {
-  const falt_depthwise_toeplitz_shape *shape;
-  const falt_machine *machine;
-  int tiles;
-  double least;
-} tally;
-
 /* Tiles have all results, none for nothing, and fit a multiprocessor as often as they say. */
 static void check_tile(void *context, const void *candidate) {
   const falt_depthwise_toeplitz_tile *t = candidate;
   tally *all = context;
-  const falt_depthwise_toeplitz_shape *s = all->shape;
+  const falt_depthwise_toeplitz_shape *s = all->problem;
   const int64_t slabs = falt_ceil_div(s->out[0], t->slab), batches = falt_ceil_div(s->images, t->images);
   assert_true(s->inner ? t->span % 8 == 0 && t->span % t->warps == 0 : t->span == 1);
   assert_true(t->slab % t->segment == 0 || t->slab == s->out[0]);
@@ -59,28 +52,24 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->shared_bytes <= all->machine->arch->block_shared);
   assert_true(t->blocks * (t->shared_bytes + 1024) <= all->machine->arch->block_shared + 1024);
   assert_true(t->grid >= 1 && t->grid <= t->tiles);
-  assert_true(t->seconds > 0 && t->seconds < 3600);
-  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+  count_legal(all, t->seconds);
 }
 
 static void test_tiles(UNUSED void **state) {
   const falt_machine *const machines[] = {&h200, &a100, &b200, &consumer};
   for (int m = 0; m < 4; m++)
     for (int i = 0; i < SHAPES; i++) {
-      tally all = {.shape = &shapes[i], .machine = machines[m]};
+      tally all = {.problem = &shapes[i], .machine = machines[m]};
       falt_depthwise_toeplitz_tile best;
       falt_depthwise_toeplitz_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
       assert_true(falt_depthwise_toeplitz_choose(&shapes[i], machines[m], &best));
-      assert_true(all.tiles > 0 && best.seconds == all.least);
+      check_best(&all, best.seconds);
     }
 }
 
 typedef struct filter_tally {
-  const falt_depthwise_toeplitz_shape *shape;
-  const falt_machine *machine;
+  tally all;
   int64_t workspace;
-  int tiles;
-  double least;
 } filter_tally;
 
 /* Where the operands of the last product of cuda_depthwise_diagonals.cu end, and where they would if their blocks did
@@ -99,28 +88,28 @@ static int64_t operands_end(const falt_depthwise_toeplitz_shape *s, const falt_d
  * say. */
 static void check_filter_tile(void *context, const void *candidate) {
   const falt_depthwise_toeplitz_wgrad_tile *t = candidate;
-  filter_tally *all = context;
-  const falt_depthwise_toeplitz_shape *s = all->shape;
+  filter_tally *sum = context;
+  tally *all = &sum->all;
+  const falt_depthwise_toeplitz_shape *s = all->problem;
   const int64_t slabs = falt_ceil_div(falt_min(s->in[0], s->out[0] + s->taps[0] - 1 - s->pad[0]), t->slab);
   assert_true(t->split_k >= 1 && (t->split_k - 1) * t->images < s->images * slabs);
   assert_true(s->inner ? t->span % 8 == 0 && t->warps == t->span / 2 : t->span == 1 && slabs == 1);
   assert_int_equal(t->partial, t->split_k * s->taps[0] * s->taps[1] * s->channels * 4);
-  assert_true(all->workspace < 0 || t->partial <= all->workspace);
+  assert_true(sum->workspace < 0 || t->partial <= sum->workspace);
   assert_true(t->warps >= 1 && t->warps <= 16 && t->blocks >= 1);
   assert_true(t->blocks * (t->shared_bytes + 1024) <= all->machine->arch->block_shared + 1024);
   assert_true(!s->inner || operands_end(s, t) <= t->shared_bytes);
-  assert_true(t->seconds > 0 && t->seconds < 3600);
-  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+  count_legal(all, t->seconds);
 }
 
 static bool has_filter_tile(const falt_depthwise_toeplitz_shape *s, const falt_machine *m, int64_t workspace) {
-  filter_tally all = {.shape = s, .machine = m, .workspace = workspace};
+  filter_tally sum = {.all = {.problem = s, .machine = m}, .workspace = workspace};
   falt_depthwise_toeplitz_wgrad_tile best;
   (s->inner ? falt_depthwise_diagonals_each : falt_depthwise_toeplitz_wgrad_each)(
-      s, m, workspace, &(falt_tile_search){.visit = check_filter_tile, .context = &all});
-  assert_true(falt_depthwise_toeplitz_wgrad_choose(s, m, workspace, &best) == (all.tiles > 0));
-  assert_true(all.tiles == 0 || best.seconds == all.least);
-  return all.tiles > 0;
+      s, m, workspace, &(falt_tile_search){.visit = check_filter_tile, .context = &sum});
+  assert_true(falt_depthwise_toeplitz_wgrad_choose(s, m, workspace, &best) == (sum.all.legal > 0));
+  assert_true(sum.all.legal == 0 || best.seconds == sum.all.least);
+  return sum.all.legal > 0;
 }
 
 static void test_filter_tiles(UNUSED void **state) {

@@ -9,8 +9,8 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
-#include "machines.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_nchw_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -26,12 +26,6 @@ static falt_fewchannels_nchw_problem layer(int64_t channels, int64_t results, in
                                          .unit = 8};
 }
 
-typedef struct tally {
-  const falt_fewchannels_nchw_problem *problem;
-  int legal;
-  double least;
-} tally;
-
 /* Walks and strips cover all results once; no estimate beats the memory. */
 static void check_tile(void *context, const void *candidate) {
   const falt_fewchannels_nchw_tile *t = candidate;
@@ -39,8 +33,7 @@ static void check_tile(void *context, const void *candidate) {
   const falt_fewchannels_nchw_problem *p = sum->problem;
   if (t->rejected) return;
   const double results = (double)(p->images * p->results * p->out[0] * p->out[1] * p->out[2]);
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  count_legal(sum, t->seconds);
   assert_true((int64_t)t->strips * 64 >= p->out[2] && (int64_t)(t->strips - 1) * 64 < p->out[2]);
   assert_true((int64_t)t->walks * t->walk >= p->out[1] && (int64_t)(t->walks - 1) * t->walk < p->out[1]);
   assert_true((int64_t)t->result_tiles * 8 * t->eights >= p->results);
@@ -55,7 +48,7 @@ static falt_fewchannels_nchw_tile choose(const falt_fewchannels_nchw_problem *p)
   tally sum = {.problem = p};
   falt_fewchannels_nchw_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_fewchannels_nchw_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

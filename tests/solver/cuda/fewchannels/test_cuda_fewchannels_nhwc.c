@@ -9,8 +9,8 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
-#include "machines.h"
 #include "solver/cuda/fewchannels/cuda_fewchannels_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -26,12 +26,6 @@ static falt_fewchannels_nhwc_problem layer(int64_t channels, int64_t results, in
                                          .in = {size, size},
                                          .out = {out, out}};
 }
-
-typedef struct tally {
-  const falt_fewchannels_nhwc_problem *problem;
-  int legal;
-  double least;
-} tally;
 
 /* Tiles and walks cover all results once; the ring holds the rows that a batch of results reads, and one batch more.
  * The bytes of the ring. */
@@ -55,8 +49,7 @@ static void check_tile(void *context, const void *candidate) {
   tally *sum = context;
   const falt_fewchannels_nhwc_problem *p = sum->problem;
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  count_legal(sum, t->seconds);
   const int64_t staged = t->rows * t->parts * t->width * 128;
   assert_true(check_walks(p, t) + staged <= t->shared_bytes && t->shared_bytes <= h200.arch->block_shared);
   assert_true(falt_fewchannels_nhwc_threads(t) <= 640 && t->seconds > 0 && t->seconds < 3600);
@@ -67,7 +60,7 @@ static falt_fewchannels_nhwc_tile choose(const falt_fewchannels_nhwc_problem *p)
   tally sum = {.problem = p};
   falt_fewchannels_nhwc_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_fewchannels_nhwc_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 
@@ -90,23 +83,16 @@ static void test_tiles(UNUSED void **state) {
   }
 }
 
-typedef struct filter_tally {
-  const falt_fewchannels_wgrad_problem *problem;
-  int legal;
-  double least;
-} filter_tally;
-
 /* Parts have all rows of taps; instructions all elements of a run; registers hold the sums, shared memory two rows of
  * the output's gradient at least; split-K slices have the workspace that they fill. */
 static void check_filter_tile(void *context, const void *candidate) {
   const falt_fewchannels_wgrad_tile *t = candidate;
-  filter_tally *sum = context;
+  tally *sum = context;
   const falt_fewchannels_wgrad_problem *p = sum->problem;
   const falt_fewchannels_nhwc_tile *l = &t->layer;
   falt_fewchannels_nhwc_problem part = p->layer;
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  count_legal(sum, t->seconds);
   assert_true(t->taps * l->tap_parts >= part.taps[0] && t->taps * (l->tap_parts - 1) < part.taps[0]);
   part.taps[0] = t->taps;
   const int64_t consumers = l->rows * l->parts, row = falt_fewchannels_nhwc_row_pieces(&part, l) * 16;
@@ -125,10 +111,10 @@ static void check_filter_tile(void *context, const void *candidate) {
 
 static falt_fewchannels_wgrad_tile choose_filter(const falt_fewchannels_wgrad_problem *p) {
   falt_fewchannels_wgrad_tile best;
-  filter_tally sum = {.problem = p};
+  tally sum = {.problem = p};
   falt_fewchannels_wgrad_each(p, &h200, &(falt_tile_search){.visit = check_filter_tile, .context = &sum});
   assert_true(falt_fewchannels_wgrad_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

@@ -12,8 +12,8 @@
 
 #include "compile_kernels.h"
 #include "core/types.h"
-#include "machines.h"
 #include "solver/cuda/fft/cuda_fft_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -40,13 +40,6 @@ static falt_cuda_fft_problem filter(const int64_t out[3], const int64_t taps[3])
 
 /* ---- tiles */
 
-typedef struct tally {
-  const falt_cuda_fft_problem *problem;
-  const falt_machine *machine;
-  int legal;
-  double least;
-} tally;
-
 /* Outputs of a tile whose parts' last taps are inside it, and all taps and outputs in some part and tile. */
 static void check_axis(const falt_cuda_fft_problem *p, const falt_cuda_fft_tile *t, int i) {
   const int64_t length = INT64_C(1) << t->log[i], reach = (t->part_taps[i] - 1) * p->dilation[i];
@@ -59,17 +52,16 @@ static void check_axis(const falt_cuda_fft_problem *p, const falt_cuda_fft_tile 
 static void check_tile(void *context, const void *candidate) {
   const falt_cuda_fft_tile *t = candidate;
   tally *sum = context;
+  const falt_cuda_fft_problem *p = sum->problem;
   const int log = t->log[0] + t->log[1] + t->log[2];
-  for (int i = 0; i < 3; i++) check_axis(sum->problem, t, i);
+  for (int i = 0; i < 3; i++) check_axis(p, t, i);
   assert_true(t->threads * 16 == 1 << log && t->threads >= 32 && t->threads <= 1024);
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
-  assert_true(t->seconds > 0 && isfinite(t->seconds));
+  count_legal(sum, t->seconds);
   assert_true(t->blocks >= 1 && t->blocks <= 32 && t->threads * t->blocks <= 1024);
   assert_true(t->shared_bytes <= sum->machine->arch->block_shared);
-  assert_true(t->shared_bytes >= (int64_t)2 * sum->problem->real_bytes << log);
-  assert_true(t->pairs * 2 >= t->boxes && t->boxes == sum->problem->images * t->tiles[0] * t->tiles[1] * t->tiles[2]);
+  assert_true(t->shared_bytes >= (int64_t)2 * p->real_bytes << log);
+  assert_true(t->pairs * 2 >= t->boxes && t->boxes == p->images * t->tiles[0] * t->tiles[1] * t->tiles[2]);
 }
 
 /* The best of a method's tiles, after all are checked. */
@@ -79,7 +71,7 @@ static falt_cuda_fft_tile choose_by(falt_cuda_fft_method *method, const falt_cud
   tally sum = {.problem = p, .machine = machine};
   method(p, machine, &(falt_tile_search){.visit = check_one, .context = &sum});
   assert_true(falt_cuda_fft_choose(method, p, machine, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 
@@ -149,9 +141,8 @@ static void check_kept(void *context, const void *candidate) {
   assert_true((t->block[i] - 1) * p->stride[i] + (t->part_taps[i] - 1) * p->dilation[i] + t->shift < 1 << t->log[i]);
   for (int other = 0; other < 3; other++) assert_true(other == i || t->parts[other] == 1);
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
-  assert_true(t->seconds > 0 && isfinite(t->seconds) && t->strands >= 1);
+  count_legal(sum, t->seconds);
+  assert_true(t->strands >= 1);
   assert_true(p->most_bytes < 0 || falt_cuda_fft_workspace(p, t) <= (double)p->most_bytes);
   if (p->wgrad) assert_int_equal(t->strands % ((p->images + 1) / 2), 0);
 }

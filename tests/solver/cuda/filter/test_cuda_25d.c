@@ -50,9 +50,7 @@ static void check_tile(void *context, const void *candidate) {
   const falt_tile_problem *p = sum->problem;
   const int threads = s->block[0] * s->block[1];
   if (s->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || s->seconds < sum->least) sum->least = s->seconds;
-  assert_true(s->seconds > 0 && s->seconds < 3600);
+  count_legal(sum, s->seconds);
   assert_true(threads % 32 == 0 && threads <= 1024);
   assert_true(s->blocks >= 1 && s->blocks * threads <= 2048 && s->blocks * threads * s->registers <= 65536);
   assert_true(s->width % s->x_vector == 0 && s->width % s->y_vector == 0);
@@ -71,7 +69,7 @@ static falt_25d choose(const falt_tile_problem *p) {
   tally sum = {.problem = p};
   falt_25d_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_25d_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

@@ -47,9 +47,7 @@ static void check_tile(void *context, const void *candidate) {
   const falt_tile_problem *p = sum->problem;
   sum->rejected += t->rejected != NULL;
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
-  assert_true(t->seconds > 0 && t->seconds < 3600);
+  count_legal(sum, t->seconds);
   assert_true(t->block[0] * t->block[1] % 32 == 0 && t->block[0] * t->block[1] <= 1024);
   assert_true(t->blocks >= 1 && t->blocks * t->block[0] * t->block[1] <= 2048);
   assert_true(t->width % t->x_vector == 0 && t->width % t->y_vector == 0);
@@ -64,7 +62,7 @@ static falt_tile choose(const falt_tile_problem *p) {
   tally sum = {.problem = p};
   falt_tiles_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_tiles_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

@@ -24,9 +24,7 @@ static void check_row(void *context, const void *candidate) {
   const falt_tile_problem *p = sum->problem;
   if (r->rejected) return;
   const int64_t part = (int64_t)32 * r->warps * r->width;
-  sum->legal++;
-  if (sum->least == 0 || r->seconds < sum->least) sum->least = r->seconds;
-  assert_true(r->seconds > 0 && r->seconds < 3600);
+  count_legal(sum, r->seconds);
   assert_true(r->width * p->x_bytes % 16 == 0 && r->width * p->y_bytes % 16 == 0);
   assert_true(r->across * part >= p->out[2] && (r->across - 1) * part < p->out[2]);
   assert_int_equal(r->lines, p->batch * p->out[0] * p->out[1]);
@@ -38,7 +36,7 @@ static falt_row choose(const falt_tile_problem *p) {
   tally sum = {.problem = p};
   falt_rows_each(p, &h200, &(falt_tile_search){.visit = check_row, .context = &sum});
   assert_true(falt_rows_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

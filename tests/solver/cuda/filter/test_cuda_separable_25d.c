@@ -25,9 +25,7 @@ static void check_tile(void *context, const void *candidate) {
   tally *sum = context;
   const falt_tile_problem *p = sum->problem;
   if (m->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || m->seconds < sum->least) sum->least = m->seconds;
-  assert_true(m->seconds > 0 && m->seconds < 3600);
+  count_legal(sum, m->seconds);
   const int bytes = m->width * p->x_bytes;
   assert_true(bytes == 4 || bytes == 8 || bytes == 16 || bytes == 32);
   assert_true((m->copy == 4 || m->copy == 8 || m->copy == 16) && p->x_align * p->x_bytes % m->copy == 0);
@@ -44,7 +42,7 @@ static falt_separable_25d choose(const falt_tile_problem *p) {
   tally sum = {.problem = p};
   falt_separable_25d_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_separable_25d_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

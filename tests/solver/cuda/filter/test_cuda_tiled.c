@@ -7,16 +7,10 @@
 #include <cmocka.h>
 #include <string.h>
 
-#include "machines.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
-
-typedef struct tally {
-  const falt_tiled_problem *problem;
-  int legal;
-  double least;
-} tally;
 
 /* The element of a line of the tile behind the last that a thread reads. */
 static int64_t reach(const falt_tiled_problem *p, const falt_tiled *b) {
@@ -32,9 +26,7 @@ static void check_block(void *context, const void *candidate) {
   const falt_tiled_problem *p = sum->problem;
   const int quad = 16 / p->sum_bytes, threads = b->lanes * b->lines;
   if (b->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || b->seconds < sum->least) sum->least = b->seconds;
-  assert_true(b->seconds > 0 && b->seconds < 3600);
+  count_legal(sum, b->seconds);
   assert_true(threads >= 1 && threads <= 512 && b->blocks >= 1 && b->blocks * threads <= 2048);
   assert_true(b->lanes % b->spread == 0);
   assert_true(b->pitch % quad == 0 && b->pitch >= reach(p, b));
@@ -60,7 +52,7 @@ static falt_tiled choose(const falt_tiled_problem *p) {
   tally sum = {.problem = p};
   falt_tiled_each(p, &h200, &(falt_tile_search){.visit = check_block, .context = &sum});
   assert_true(falt_tiled_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

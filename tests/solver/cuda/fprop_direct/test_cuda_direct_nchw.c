@@ -7,8 +7,8 @@
 #include <cmocka.h>
 
 #include "core/random.h"
-#include "machines.h"
 #include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -23,12 +23,6 @@ static const falt_direct_nchw_problem tutorial = {.channels = 1,
                                                   .x_bytes = 4,
                                                   .y_bytes = 4,
                                                   .y_align = 4};
-
-typedef struct tally {
-  const falt_direct_nchw_problem *problem;
-  int legal;
-  double least;
-} tally;
 
 static int threads_of(const falt_direct_nchw_tile *t) {
   return t->across * t->down * t->groups;
@@ -45,9 +39,7 @@ static void check_tile(void *context, const void *candidate) {
   tally *sum = context;
   const falt_direct_nchw_problem *p = sum->problem;
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
-  assert_true(t->seconds > 0 && t->seconds < 3600);
+  count_legal(sum, t->seconds);
   assert_true(threads_of(t) >= 1 && threads_of(t) <= 512 && t->registers < 255);
   assert_true(t->rows % p->pool[0] == 0 && t->columns % p->pool[1] == 0 && t->filters % 4 == 0);
   const int64_t tile[2] = {(int64_t)t->down * t->rows / p->pool[0], (int64_t)t->across * t->columns / p->pool[1]};
@@ -67,7 +59,7 @@ static falt_direct_nchw_tile choose(const falt_direct_nchw_problem *p) {
   tally sum = {.problem = p};
   falt_direct_nchw_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_direct_nchw_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

@@ -8,9 +8,9 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/igemm_sm80/cuda_grouped_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -35,18 +35,11 @@ static const falt_grouped_shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes, COMPILED = SHAPES - 2 };
 
-typedef struct tally {
-  const falt_grouped_shape *shape;
-  const falt_machine *machine;
-  int tiles;
-  double least;
-} tally;
-
 /* Tiles and parts have all results, none for nothing; a block's channels belong to whole groups or to one. */
 static void check_tile(void *context, const void *candidate) {
   const falt_grouped_tile *t = candidate;
   tally *all = context;
-  const falt_grouped_shape *s = all->shape;
+  const falt_grouped_shape *s = all->problem;
   const int64_t span = 16 * t->warps_c, down = falt_ceil_div(s->out[0], t->height);
   assert_true(span % s->rows == 0 || s->rows % span == 0 || s->results == s->rows);
   assert_true(t->parts * span >= s->results && (t->parts - 1) * span < s->results);
@@ -55,19 +48,18 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(t->blocks >= 1 && t->shared_bytes <= all->machine->arch->block_shared);
   assert_true(t->blocks * (t->shared_bytes + 1024) <= all->machine->arch->block_shared + 1024);
   assert_true(t->grid % t->parts == 0 && t->grid >= t->parts && t->grid <= t->parts * t->tiles);
-  assert_true(t->seconds > 0 && t->seconds < 3600);
-  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+  count_legal(all, t->seconds);
 }
 
 static void test_tiles(UNUSED void **state) {
   const falt_machine *const machines[] = {&h200, &a100, &consumer};
   for (int m = 0; m < 3; m++)
     for (int i = 0; i < SHAPES; i++) {
-      tally all = {.shape = &shapes[i], .machine = machines[m]};
+      tally all = {.problem = &shapes[i], .machine = machines[m]};
       falt_grouped_tile best;
       falt_grouped_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
       assert_true(falt_grouped_choose(&shapes[i], machines[m], &best));
-      assert_true(all.tiles > 0 && best.seconds == all.least);
+      check_best(&all, best.seconds);
     }
 }
 

@@ -10,9 +10,9 @@
 
 #include "core/memory.h"
 #include "core/status.h"
-#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/igemm_sm80/cuda_wgrad_halo_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -34,13 +34,6 @@ static const falt_wgrad_halo_shape shapes[] = {
 };
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-typedef struct tally {
-  const falt_wgrad_halo_shape *shape;
-  const falt_machine *machine;
-  int tiles;
-  double least;
-} tally;
-
 static int64_t product(const int64_t *size, int count) {
   return count == 0 ? 1 : *size * product(size + 1, count - 1);
 }
@@ -49,7 +42,7 @@ static int64_t product(const int64_t *size, int count) {
 static void check_tile(void *context, const void *candidate) {
   const falt_wgrad_halo_tile *t = candidate;
   tally *all = context;
-  const falt_wgrad_halo_shape *s = all->shape;
+  const falt_wgrad_halo_shape *s = all->problem;
   int64_t parts[5];
   falt_wgrad_halo_parts(s, t, parts);
   assert_int_equal(product(parts, 5), t->parts);
@@ -64,19 +57,18 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(!s->run || t->height % 2 == 0);
   if (!s->run && t->taps_r > s->stride[1] && s->dilation[1] == 1) /* rows of y stay for all rows of taps */
     assert_true(t->height % 2 == 0 && t->width % 8 == 0 && t->per % t->taps_r == 0);
-  assert_true(t->seconds > 0 && t->seconds < 3600);
-  if (all->tiles++ == 0 || t->seconds < all->least) all->least = t->seconds;
+  count_legal(all, t->seconds);
 }
 
 static void test_tiles(UNUSED void **state) {
   const falt_machine *const machines[] = {&h200, &a100, &consumer};
   for (int m = 0; m < 3; m++)
     for (int i = 0; i < SHAPES; i++) {
-      tally all = {.shape = &shapes[i], .machine = machines[m]};
+      tally all = {.problem = &shapes[i], .machine = machines[m]};
       falt_wgrad_halo_tile best;
       falt_wgrad_halo_each(&shapes[i], machines[m], &(falt_tile_search){.visit = check_tile, .context = &all});
       assert_true(falt_wgrad_halo_choose(&shapes[i], machines[m], &best));
-      assert_true(all.tiles > 0 && best.seconds == all.least);
+      check_best(&all, best.seconds);
     }
 }
 

@@ -11,9 +11,9 @@
 #include "core/memory.h"
 #include "core/status.h"
 #include "cuda/compile.h"
-#include "machines.h"
 #include "need_compiler.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -108,34 +108,26 @@ static void test_reach(UNUSED void **state) {
 
 /* ---- tiles */
 
-typedef struct tally {
-  const falt_igemm_sm90_problem *problem;
-  int legal;
-  double least;
-} tally;
-
 static void check_tile(void *context, const void *candidate) {
   const falt_igemm_sm90_tile *t = candidate;
   tally *sum = context;
+  const falt_igemm_sm90_problem *p = sum->problem;
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
-  assert_true(t->seconds > 0 && t->seconds < 3600);
+  count_legal(sum, t->seconds);
   assert_true(t->shared_bytes <= h200.arch->block_shared);
   assert_true(t->stages >= 3 && t->clusters >= 1);
   assert_true(t->buffers >= (t->rows ? 4 : 2));
   if (t->whole) {
-    const falt_igemm_sm90_problem *p = sum->problem;
     const int64_t columns = p->operation == FALT_IGEMM_SM90_DATA ? p->channels : p->results;
     assert_true(columns <= t->columns && t->wg_rows * columns * p->y_bytes <= t->buffers * 8192);
   }
-  if (t->cluster_k > 1 || (sum->problem->operation == FALT_IGEMM_SM90_FILTER && t->split_k == 1)) {
+  if (t->cluster_k > 1 || (p->operation == FALT_IGEMM_SM90_FILTER && t->split_k == 1)) {
     assert_int_equal(falt_igemm_sm90_rows(t) % t->cluster_k, 0);
     assert_true(t->workspace == 0 && t->clusters == t->work && t->cluster == 1 && t->cluster_k <= 8);
   } else {
     assert_true(t->clusters * t->cluster <= 132 * t->cluster);
   }
-  if (sum->problem->transposed) assert_int_equal(t->columns % (64 * t->cluster), 0);
+  if (p->transposed) assert_int_equal(t->columns % (64 * t->cluster), 0);
 }
 
 static falt_igemm_sm90_tile choose(const falt_igemm_sm90_problem *p) {
@@ -147,7 +139,7 @@ static falt_igemm_sm90_tile choose(const falt_igemm_sm90_problem *p) {
   const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(p, polyphases, count);
   falt_igemm_sm90_each(p, &work, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_igemm_sm90_choose(p, &work, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

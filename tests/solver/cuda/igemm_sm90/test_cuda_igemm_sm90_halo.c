@@ -9,8 +9,8 @@
 
 #include "compile_lines.h"
 #include "core/memory.h"
-#include "machines.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_halo_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -25,20 +25,13 @@ static falt_igemm_sm90_halo_problem volume(int64_t channels, int64_t results, in
                                         .y_bytes = 2};
 }
 
-typedef struct tally {
-  const falt_igemm_sm90_halo_problem *problem;
-  int legal;
-  double least;
-} tally;
-
 /* Tiles and walks cover all results once, and what a block has in shared memory is there. */
 static void check_tile(void *context, const void *candidate) {
   const falt_igemm_sm90_halo_tile *t = candidate;
   tally *sum = context;
   const falt_igemm_sm90_halo_problem *p = sum->problem;
   if (t->rejected) return;
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
+  count_legal(sum, t->seconds);
   const int64_t height = falt_igemm_sm90_halo_tile_height(t), width = falt_igemm_sm90_halo_tile_width(t);
   assert_int_equal(height * width, 64 * t->consumers * t->blocks);
   assert_true(t->tiles[0] * height >= p->out[1] && (t->tiles[0] - 1) * height < p->out[1]);
@@ -64,7 +57,7 @@ static falt_igemm_sm90_halo_tile choose(const falt_igemm_sm90_halo_problem *p) {
   assert_null(falt_igemm_sm90_halo_refusal(p));
   falt_igemm_sm90_halo_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   assert_true(falt_igemm_sm90_halo_choose(p, &h200, &best));
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

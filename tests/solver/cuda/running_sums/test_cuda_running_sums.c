@@ -8,8 +8,8 @@
 #include <string.h>
 
 #include "compile_kernels.h"
-#include "machines.h"
 #include "solver/cuda/running_sums/cuda_running_sums_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -29,23 +29,15 @@ static falt_running_pass box(int rows, int columns, int64_t height, int64_t widt
 
 /* ---- shapes */
 
-typedef struct tally {
-  const falt_running_pass *pass;
-  int legal;
-  double least;
-} tally;
-
 /* Strips and bands cover the outputs, a strip's input is staged, and whole chunks are in the row's memory. */
 static void check_tile(void *context, const void *candidate) {
   const falt_running_tile *t = candidate;
   tally *sum = context;
-  const falt_running_pass *p = sum->pass;
+  const falt_running_pass *p = sum->problem;
   if (t->rejected) return;
   const int64_t outputs = (t->strip / p->pixel - 1) * p->stride[1] + 1;
   const int64_t own = (outputs * p->pixel + (p->taps[1] - 1) * p->step);
-  sum->legal++;
-  if (sum->least == 0 || t->seconds < sum->least) sum->least = t->seconds;
-  assert_true(t->seconds > 0 && t->seconds < 3600);
+  count_legal(sum, t->seconds);
   assert_true(t->strips * t->strip >= p->out[1] && (t->strips - 1) * t->strip < p->out[1]);
   assert_true(t->bands * t->band >= p->out[0] && (t->bands - 1) * t->band < p->out[0]);
   assert_true(t->strips == 1 || (t->strip % t->vector == 0 && t->strip % p->pixel == 0));
@@ -57,11 +49,11 @@ static void check_tile(void *context, const void *candidate) {
 
 static falt_running_tile choose(const falt_running_pass *p) {
   falt_running_tile best;
-  tally sum = {.pass = p};
+  tally sum = {.problem = p};
   falt_running_each(p, &h200, &(falt_tile_search){.visit = check_tile, .context = &sum});
   if (!falt_running_choose(p, &h200, &best))
     fail_msg("%dx%d of %d bytes, pixel %d: %s", p->taps[0], p->taps[1], p->x_bytes, p->pixel, best.rejected);
-  assert_true(sum.legal > 0 && best.seconds == sum.least);
+  check_best(&sum, best.seconds);
   return best;
 }
 

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "core/types.h"
-#include "machines.h"
 #include "solver/cuda/toeplitz/cuda_toeplitz_tiles.h"
+#include "tile_tally.h"
 
 #define UNUSED __attribute__((unused))
 
@@ -217,17 +217,10 @@ static void test_bias_range(UNUSED void **state) {
 
 /* ---- cuts */
 
-typedef struct tally {
-  int count;
-  double least;
-} tally;
-
 static void check_cut(void *context, const void *candidate) {
   const falt_toeplitz_cut *c = candidate;
   tally *t = context;
-  t->count++;
-  if (t->least == 0 || c->seconds < t->least) t->least = c->seconds;
-  assert_true(c->seconds > 0 && c->seconds < 3600);
+  count_legal(t, c->seconds);
   assert_true(c->blocks >= 1 && c->blocks * FALT_BANDS_WARPS <= 64);
   assert_true(c->place != FALT_BANDS_REGISTERS || c->tiles == 1);
   assert_true(c->shared_bytes <= 96 * 1024);
@@ -247,7 +240,7 @@ static void test_cuts(UNUSED void **state) {
         falt_toeplitz_make(&b, (falt_toeplitz_kind)kind, size, pixel, taps);
         falt_toeplitz_each(&b, &image, &h200, &(falt_tile_search){.visit = check_cut, .context = &sum});
         falt_toeplitz_choose(&b, &image, &h200, &best);
-        assert_true(sum.count > 0 && best.seconds == sum.least);
+        check_best(&sum, best.seconds);
         const double bytes = 4096.0 * 4096 * pixel * (image.x_bytes + image.y_bytes);
         assert_true(best.seconds >= bytes / h200.bytes_per_s); /* no estimate beats the limit */
       }
