@@ -37,6 +37,7 @@ FALT_INLINE void upconvert_row(const void *from, int64_t step, float *restrict t
     for (int64_t i = 0; i < n; i++) to[i] = upconvert_one(from, i * step, type);
 }
 
+/* A case for each type, like other switches over types: each call is compiled for its constant type. */
 FALT_INLINE void upconvert_typed(const void *from, falt_type type, int64_t step, float *to, int64_t n) {
   switch (type) {
     case FALT_U8:
@@ -212,6 +213,7 @@ FALT_INLINE void fetch_rows(const falt_tiles_finish *f, char *out, int q, int en
     for (int64_t i = 0; i < PITCH * size; i += 64) __builtin_prefetch(out + f->at[q] * size + AHEAD + i, 1);
 }
 
+/* A case for each type, as above. */
 static void finish_rows(const falt_tiles_finish *f, int q, int end) {
   if (f->by_row) fetch_rows(f, f->out, q, end);
   switch (f->type) {

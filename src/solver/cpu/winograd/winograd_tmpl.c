@@ -143,6 +143,8 @@ FALT_INLINE void input(const falt_winograd_input *call, const int axes, const in
   clear_channels(call, rows * size);
 }
 
+/* The loops of filter and output are written out for each, although alike: bounds are constants where they are
+ * unrolled, and each loads and stores its own operands. */
 FALT_INLINE void filter(const falt_winograd_filter *call, const int axes, const int pairs, const int taps) {
   const int size = 2 * pairs + 2, rows = axes == 2 ? taps : 1, lines = axes == 2 ? size : 1;
   for (int64_t k = 0; k < call->n; k += VEC) {
