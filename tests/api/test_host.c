@@ -1,29 +1,13 @@
 /* Tests of devices with memory of their own, on a CPU device that pretends to have some: staging for falt_execute_host,
  * guards for falt_verify, operands for falt_plan_time's trials, and that nothing is left allocated. */
-#include "api_fixture.h"
+#include "counted_memory.h"
 
 #include <unistd.h>
 
 #include "core/memory.h"
 #include "planner/planner.h"
 
-static int live, waits;
-
-static falt_status allocate(UNUSED falt_device *device, void **memory, size_t bytes) {
-  *memory = falt_alloc(bytes);
-  live += *memory != NULL;
-  return *memory ? FALT_OK : FALT_NO_MEMORY;
-}
-
-static void release(UNUSED falt_device *device, void *memory) {
-  live -= memory != NULL;
-  falt_free(memory);
-}
-
-static falt_status copy(UNUSED falt_device *device, void *to, const void *from, size_t bytes) {
-  memcpy(to, from, bytes);
-  return FALT_OK;
-}
+static int waits;
 
 static falt_status wait_for(UNUSED falt_device *device) {
   waits++;

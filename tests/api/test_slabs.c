@@ -1,6 +1,6 @@
 /* Tests of slabs: how problems are cut, and that results computed slab by slab are those of the whole, on a CPU device
  * that pretends to have memory and queues of its own. */
-#include "api_fixture.h"
+#include "counted_memory.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -12,25 +12,8 @@
 
 /* ------------------------------------------------------------------------------------------- a made-up device */
 
-static int live, failing_mark, marks_set; /* of one thread at a time: the pipeline is locked */
+static int failing_mark, marks_set; /* of one thread at a time: the pipeline is locked */
 static const void *pinned_array;
-
-static falt_status allocate(UNUSED falt_device *device, void **memory, size_t bytes) {
-  *memory = falt_alloc(bytes);
-  live += *memory != NULL;
-  if (*memory) memset(*memory, 0xff, bytes); /* NaN, and the largest integers */
-  return *memory ? FALT_OK : FALT_NO_MEMORY;
-}
-
-static void release(UNUSED falt_device *device, void *memory) {
-  live -= memory != NULL;
-  falt_free(memory);
-}
-
-static falt_status copy(UNUSED falt_device *device, void *to, const void *from, size_t bytes) {
-  memcpy(to, from, bytes);
-  return FALT_OK;
-}
 
 static falt_status nothing(UNUSED falt_device *device) {
   return FALT_OK;
