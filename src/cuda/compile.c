@@ -1,7 +1,6 @@
 /* Loads NVRTC and compiles kernels to cubins. */
 #include "cuda/compile.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -33,26 +32,18 @@ static struct {
 
 static void load_once(void) {
   static const char *const names[] = {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", "libnvrtc.so.14"};
-  const struct {
-    const char *name;
-    void *entry;
-  } entries[] = {{"nvrtcVersion", &nvrtc.version},
-                 {"nvrtcCreateProgram", &nvrtc.create},
-                 {"nvrtcDestroyProgram", &nvrtc.destroy},
-                 {"nvrtcCompileProgram", &nvrtc.compile},
-                 {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
-                 {"nvrtcGetCUBIN", &nvrtc.cubin},
-                 {"nvrtcGetProgramLogSize", &nvrtc.log_size},
-                 {"nvrtcGetProgramLog", &nvrtc.log},
-                 {"nvrtcGetNumSupportedArchs", &nvrtc.arch_count},
-                 {"nvrtcGetSupportedArchs", &nvrtc.archs}};
+  const falt_cuda_entry entries[] = {{"nvrtcVersion", &nvrtc.version},
+                                     {"nvrtcCreateProgram", &nvrtc.create},
+                                     {"nvrtcDestroyProgram", &nvrtc.destroy},
+                                     {"nvrtcCompileProgram", &nvrtc.compile},
+                                     {"nvrtcGetCUBINSize", &nvrtc.cubin_size},
+                                     {"nvrtcGetCUBIN", &nvrtc.cubin},
+                                     {"nvrtcGetProgramLogSize", &nvrtc.log_size},
+                                     {"nvrtcGetProgramLog", &nvrtc.log},
+                                     {"nvrtcGetNumSupportedArchs", &nvrtc.arch_count},
+                                     {"nvrtcGetSupportedArchs", &nvrtc.archs}};
   void *library = falt_cuda_open_library(names, 4);
-  if (!library) return;
-  for (size_t i = 0; i < sizeof entries / sizeof *entries; i++) {
-    void *symbol = dlsym(library, entries[i].name);
-    if (!symbol) return;
-    memcpy(entries[i].entry, &symbol, sizeof symbol); /* an object pointer becomes a function pointer */
-  }
+  if (!library || falt_cuda_find(library, entries, sizeof entries / sizeof *entries)) return;
   int major = 0, minor = 0;
   nvrtc.loaded = nvrtc.version(&major, &minor) == 0;
   nvrtc.version_number = major * 1000 + minor;
