@@ -153,17 +153,8 @@ double falt_axis_inside(const falt_axis *axis, int64_t in, int64_t taps, int64_t
   return pairs / ((double)taps * (double)out);
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b) {
-  while (b) {
-    const int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 int64_t falt_axis_tap_step(const falt_axis *axis) {
-  return axis->stride / greatest_divisor(axis->stride, axis->dilation);
+  return axis->stride / falt_gcd(axis->stride, axis->dilation);
 }
 
 bool falt_problem_axis_folds(const falt_problem *p, int a) {

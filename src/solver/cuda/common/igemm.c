@@ -4,6 +4,8 @@
 
 #include <limits.h>
 
+#include "core/memory.h"
+
 /* Forward, output o and tap j read position u = o*stride + j*dilation - pad.
  *
  * Dgrad: dx[i] reads output o = (i + pad - j*dilation) / stride for each tap j for which the division is exact. With i
@@ -27,17 +29,8 @@ int64_t falt_igemm_polyphases(const falt_igemm_axis *a) {
   return a->stride < a->results ? a->stride : a->results;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b) {
-  while (b) {
-    const int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 falt_igemm_polyphase falt_igemm_backward(const falt_igemm_axis *a, int64_t polyphase) {
-  const int64_t pace = a->stride / common_divisor(a->stride, a->dilation);
+  const int64_t pace = a->stride / falt_gcd(a->stride, a->dilation);
   falt_igemm_polyphase p = {.begin = polyphase,
                             .pitch = a->stride,
                             .results = (a->results - polyphase + a->stride - 1) / a->stride,
@@ -122,7 +115,7 @@ bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4]
   *e = (falt_igemm_evenly){.even = SPAN};
   for (int i = 3; i >= 0; i--) {
     if (bytes[i] < 0) return false;
-    e->even = common_divisor(e->even, bytes[i]);
+    e->even = falt_gcd(e->even, bytes[i]);
     if (results[i] == 1) continue;
     if (count == 1) e->apart = step_bytes[i] % SPAN;
     if ((step_bytes[i] - count % SPAN * e->apart) % SPAN != 0) return false;
@@ -130,9 +123,9 @@ bool falt_igemm_lie_evenly(const int64_t results[4], const int64_t step_bytes[4]
   }
   if (group_bytes % SPAN) {
     if (e->apart || group_bytes < 0) return false;
-    *e = (falt_igemm_evenly){.apart = group_bytes % SPAN, .even = common_divisor(e->even, group_bytes), .groups = true};
+    *e = (falt_igemm_evenly){.apart = group_bytes % SPAN, .even = falt_gcd(e->even, group_bytes), .groups = true};
   }
-  e->polyphases = (int)(SPAN / common_divisor(SPAN, e->apart));
+  e->polyphases = (int)(SPAN / falt_gcd(SPAN, e->apart));
   return true;
 }
 
