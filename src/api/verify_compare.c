@@ -127,8 +127,8 @@ static bool are_both(const falt_problem *p, falt_type type) {
 /* The loss of an output by underflow, before activation: each product up to the accumulator's smallest number, times
  * the largest factor of a sum. bf16 dot products treat operands and sums below 2^-126 as zeros. Tensor cores multiply
  * f32 in parts of tf32, whose smallest number is 2^-136. They align products of f16 by the exponents of their operands,
- * which are 2^-14 for all smaller f16, and truncate 24 bits below the largest. The product alpha*scale, by which sums are
- * multiplied, loses half of the smallest number. */
+ * which are 2^-14 for all smaller f16, and truncate 24 bits below the largest. The product alpha*scale, by which sums
+ * are multiplied, loses half of the smallest number. */
 static double underflow_of(const comparison *c) {
   const falt_verification *v = c->v;
   const falt_problem *p = v->problem;

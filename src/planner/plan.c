@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/copy.h"
 #include "core/memory.h"
 #include "core/sanitize.h"
 #include "planner/backend.h"
@@ -59,6 +60,17 @@ const char *falt_parent_adopt(falt_parent *plan, falt_ask *ask, const falt_probl
   plan->base.workspace = child->workspace;
   plan->base.packed = child->packed;
   return NULL;
+}
+
+falt_status falt_plan_copy_filter(const falt_plan *plan, const void **values, void **copy) {
+  const falt_tensor *filter = &plan->problem.filter;
+  const size_t bytes = (size_t)falt_problem_filter_elements(&plan->problem) * falt_type_size(filter->type);
+  if (!*values) return FALT_OK;
+  *copy = falt_alloc(bytes);
+  if (!*copy) return falt_fail(FALT_NO_MEMORY, "planning: memory for a copy of the filter ran out");
+  falt_copy_large(*copy, *values, bytes);
+  *values = NULL;
+  return FALT_OK;
 }
 
 void falt_plan_free(falt_plan *plan) {

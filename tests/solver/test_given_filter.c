@@ -15,11 +15,11 @@
 #include "core/random.h"
 #include "faltung/faltung.h"
 
-enum { PROBLEMS = 220, NAMES = 11, TEXT = 2048 };
+enum { PROBLEMS = 220, NAMES = 12, TEXT = 2048 };
 
-static const char *const solvers[NAMES] = {"direct-nhwc", "igemm-nchw",        "dgrad-strided", "dgrad-pixelfold",
-                                           "grouped",     "fprop-pixelfold",   "dgrad-col2im",  "depthwise",
-                                           "generic",     "depthwise-rowtile", "depthwise-nchw"};
+static const char *const solvers[NAMES] = {"direct-nhwc", "igemm-nchw",        "dgrad-strided",  "dgrad-pixelfold",
+                                           "grouped",     "fprop-pixelfold",   "dgrad-col2im",   "depthwise",
+                                           "generic",     "depthwise-rowtile", "depthwise-nchw", "inner-product"};
 
 static uint64_t seed;
 
@@ -110,8 +110,10 @@ static void describe(const falt_plan *plan, char *text) {
   for (char *at; (at = strstr(text, word));) memmove(at, at + strlen(word), strlen(at + strlen(word)) + 1);
 }
 
-/* Executes in memory that is all ones before, so that nothing is left from the execution before. */
-static void execute(trial *t, const falt_plan *plan, float *result) {
+/* Executes in memory that is all ones before, so that nothing is left from the execution before. filter: NULL where the
+ * plan knows it. */
+static void execute(trial *t, const falt_plan *plan, float *filter, float *result) {
+  t->operands.filter = filter;
   const size_t bytes = falt_plan_workspace(plan);
   t->operands.workspace = falt_alloc(bytes + 1);
   assert_non_null(t->operands.workspace);
@@ -140,8 +142,8 @@ static bool check_solver(falt_device *device, trial *t, const char *solver, cons
   if (same) {
     float *results[2] = {falt_alloc(t->bytes), falt_alloc(t->bytes)};
     assert_true(results[0] && results[1]);
-    execute(t, known, results[0]);
-    execute(t, given, results[1]);
+    execute(t, known, NULL, results[0]);
+    execute(t, given, t->filter, results[1]);
     if (memcmp(results[0], results[1], t->bytes) != 0) fail_msg("%s: other bits: %s", texts[1], line);
     falt_free(results[0]);
     falt_free(results[1]);

@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/copy.h"
 
 /* With max pooling, a run of the solver for each place in the window, with the window's stride, updates the same
  * output.
@@ -198,13 +197,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
 /* Copies a filter that is known: only for the plan that was chosen. */
 static falt_status ready(falt_plan *base) {
   falt_generic_plan *plan = (falt_generic_plan *)base;
-  const size_t bytes = (size_t)falt_tensor_span(&plan->p.filter) * falt_type_size(plan->p.filter.type);
-  if (!plan->values) return FALT_OK;
-  plan->filter = falt_alloc(bytes);
-  if (!plan->filter) return falt_fail(FALT_NO_MEMORY, "planning: memory for a copy of the filter ran out");
-  falt_copy_large(plan->filter, plan->values, bytes);
-  plan->values = NULL;
-  return FALT_OK;
+  return falt_plan_copy_filter(base, &plan->values, &plan->filter);
 }
 
 static void set_roles(falt_generic_plan *plan) {

@@ -26,6 +26,8 @@ typedef struct inner_plan {
   falt_tensor wide[OPERANDS];
   size_t room[OPERANDS]; /* operands in f32, where they are not */
   size_t patches, sums, factors;
+  const void *values; /* a known filter, until it is copied */
+  void *filter;       /* the copy, or NULL */
 } inner_plan;
 
 static const falt_tensor *tensor_of(const falt_problem *p, int operand) {
@@ -122,6 +124,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   float *room[OPERANDS], *factors = (float *)(void *)(workspace + plan->factors);
   execution run = {plan, *operands, (float *)(void *)(workspace + plan->patches),
                    (float *)(void *)(workspace + plan->sums), factors};
+  if (plan->filter) run.operands.filter = plan->filter;
   for (int i = 0; i < OPERANDS; i++) room[i] = (float *)(void *)(workspace + plan->room[i]);
   if (is_narrow(p, INPUT)) {
     falt_upconvert(device, &p->input, operands->input, &plan->wide[INPUT], room[INPUT]);
@@ -136,6 +139,16 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   falt_parallel_for(device->threads, groups * plan->layer.positions, gather_task, &run);
   falt_parallel_for(device->threads, groups * plan->tasks.count, run_task, &run);
   if (is_narrow(p, OUTPUT)) falt_downconvert(device, &plan->wide[OUTPUT], room[OUTPUT], &p->output, operands->output);
+}
+
+static falt_status ready(falt_plan *base) {
+  inner_plan *plan = (inner_plan *)base;
+  return falt_plan_copy_filter(base, &plan->values, &plan->filter);
+}
+
+static void destroy(falt_plan *base) {
+  falt_free(((inner_plan *)base)->filter);
+  falt_plan_free(base);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -230,7 +243,7 @@ static void set_tasks(inner_plan *plan) {
 }
 
 static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
-  static const falt_plan_table table = {.execute = execute, .print = print, .destroy = falt_plan_free};
+  static const falt_plan_table table = {execute, print, destroy, ready};
   size_t bytes[OPERANDS];
   const char *reason = refusal(ask->problem);
   if (reason) return falt_refuse(ask, "%s", reason);
@@ -249,6 +262,8 @@ static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
   const falt_type type = ask->problem->filter.type;
   plan->dots = type == FALT_F32 ? kernels->f32 : type == FALT_BF16 ? kernels->bf16 : kernels->f16;
   set_tasks(plan);
+  plan->values = ask->filter_values;
+  plan->base.packed = plan->values != NULL;
   plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }

@@ -87,7 +87,8 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   const bool widest = vectors == VECTORS; /* others have no registers left */
   ahead next = begin_ahead(call);
   const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN;
-  const lane *limit = b + chain * pitch; /* where the next chain begins */
+  const int64_t reach = falt_max(1, chain * pitch); /* of a chain, in the panel: strides of 0 have none */
+  const lane *limit = b + reach;
   bool adds = call->accumulate;
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     if (jump) {
@@ -102,7 +103,7 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
       if (b >= limit) {
         end_chain(call, rows, vectors, adds, sum);
         adds = true;
-        limit += falt_round_up(b - limit + 1, chain * pitch);
+        limit += falt_round_up(b - limit + 1, reach);
       }
       stop = falt_min(end, j + chain * step);
       for (int64_t i = j; i < stop; i += step, b += pitch) {
