@@ -685,6 +685,46 @@ FALT_API void falt_convolver_reset(falt_convolver *convolver);
 /* Sets *convolver to NULL. Since 0.1. */
 FALT_API void falt_convolver_destroy(falt_convolver **convolver);
 
+/* Convolves an image whose rows arrive one after the other, such as a scanner's, or a file larger than memory. The
+ * output is that of the whole image: of integers exactly, of floats up to rounding. Memory holds the rows that a window
+ * covers and those that the boundaries copy, for any height. "Rows" are along the slowest axis: those of an image
+ * (space=2), slices of a volume, samples of a signal. */
+typedef struct falt_convolver_rows falt_convolver_rows;
+
+typedef struct falt_convolver_rows_options {
+  bool any_height; /* the problem's height is an example: falt_convolver_rows_finish tells the image's */
+  falt_mode mode;  /* of filters of any height, whose pad[0] the problem has; layers follow both pads */
+  int64_t latency; /* output rows, 0 to 65536, that may wait to be computed together: faster where few rows arrive */
+  const void *bias, *scale; /* as operands, where the problem has them; copied */
+  falt_budget budget;
+  uint64_t reserved[4];
+} falt_convolver_rows_options;
+
+/* Fills *options: the problem's height, FALT_SAME, no latency, no limits. Since 0.1. */
+FALT_API void falt_convolver_rows_options_default(falt_convolver_rows_options *options);
+/* The problem is a forward one of one image without a residual, whose rows follow each other in memory (one channel, or
+ * layout=nhwc), with any boundary but FALT_WRAP along them: else FALT_INVALID_ARGUMENT. filter_values as for
+ * falt_plan_create, not NULL; options may be NULL. *rows is NULL on failure. The device is a CPU and destroyed later.
+ * Returns what falt_plan_create does. Since 0.1. */
+FALT_API falt_status falt_convolver_rows_create(falt_convolver_rows **rows, falt_device *device,
+                                                const falt_problem *problem, const falt_convolver_rows_options *options,
+                                                const void *filter_values);
+/* Takes the next `count` rows and writes the output rows that they complete, `capacity` at most. Both lie as the
+ * problem's tensors describe them, from their row 0 on, and share no memory. *taken receives the rows that were taken:
+ * fewer than `count` where `capacity` ends first; pass the others again. taken may be NULL: then too little capacity is
+ * FALT_INVALID_SIZE, and nothing is done. Rows beyond the problem's height are FALT_INVALID_SIZE. Does not allocate;
+ * one call at a time. After another failure (FALT_CANCELLED) the image is lost: reset. Since 0.1. */
+FALT_API falt_status falt_convolver_rows_push(falt_convolver_rows *rows, const void *input, int64_t count,
+                                              int64_t *taken, void *output, int64_t capacity, int64_t *written);
+/* Ends the image and writes the remaining output rows, `capacity` at most: call it until it writes none. Failures as of
+ * push; FALT_INVALID_SIZE while rows of the problem's height are missing. Since 0.1. */
+FALT_API falt_status falt_convolver_rows_finish(falt_convolver_rows *rows, void *output, int64_t capacity,
+                                                int64_t *written);
+/* Begins another image. NULL does nothing. Since 0.1. */
+FALT_API void falt_convolver_rows_reset(falt_convolver_rows *rows);
+/* Sets *rows to NULL. Since 0.1. */
+FALT_API void falt_convolver_rows_destroy(falt_convolver_rows **rows);
+
 /* Result of one solver against the reference. If it is not ok, falt_message() says why until report returns. */
 typedef struct falt_verdict {
   const char *solver;

@@ -155,6 +155,34 @@ static void test_every_solver(UNUSED void **state) {
   assert_int_equal(missing, 0);
 }
 
+/* Neither does a convolver of rows: the first row, bands of every size, both boundaries, too little capacity. */
+static void test_rows(UNUSED void **state) {
+  enum { HEIGHT = 100, WIDTH = 30 };
+  static uint8_t x[HEIGHT * WIDTH], y[HEIGHT * WIDTH];
+  static const float taps[25] = {1, 2, 3};
+  falt_device *device = device_with("", 3);
+  const falt_problem problem = parse("correlate h=100 w=30 r=5 s=5 boundary=constant:edge value=0.5 type=u8");
+  falt_convolver_rows *rows;
+  assert_int_equal(falt_convolver_rows_create(&rows, device, &problem, NULL, taps), FALT_OK);
+  for (int64_t at = 0, done = 0, count = 1; done < HEIGHT; count++) {
+    int64_t taken = 0, written = 0;
+    const int64_t left = at + count < HEIGHT ? count : HEIGHT - at, capacity = HEIGHT - done;
+    void *const to = y + done * WIDTH;
+    falt_alloc_fail_after(0);
+    atomic_store(&calls, 0);
+    const falt_status status = at < HEIGHT ? falt_convolver_rows_push(rows, x + at * WIDTH, left, &taken, to,
+                                                                      count % 3 ? capacity : 0, &written)
+                                           : falt_convolver_rows_finish(rows, to, 1, &written);
+    const long counted = atomic_load(&calls);
+    falt_alloc_fail_after(-1);
+    if (status != FALT_OK || counted) fail_msg("row %ld: %ld allocations, %s", (long)at, counted, falt_message());
+    at += taken;
+    done += written;
+  }
+  falt_convolver_rows_destroy(&rows);
+  falt_device_destroy(&device);
+}
+
 /* Devices cost no thread until something is planned. */
 static void test_devices_are_idle(UNUSED void **state) {
   const int before = threads_of_this_process();
@@ -204,9 +232,8 @@ static void test_fork(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test_setup(test_counters, set_up),
-      cmocka_unit_test_setup(test_devices_are_idle, set_up),
-      cmocka_unit_test_setup(test_fork, set_up),
+      cmocka_unit_test_setup(test_counters, set_up),     cmocka_unit_test_setup(test_devices_are_idle, set_up),
+      cmocka_unit_test_setup(test_fork, set_up),         cmocka_unit_test_setup(test_rows, set_up),
       cmocka_unit_test_setup(test_every_solver, set_up),
   };
   return run_in_directory(tests, sizeof tests / sizeof *tests);

@@ -90,6 +90,20 @@ static falt_status run_verify(falt_device *device, const char *line) {
   return falt_verify(device, &problem, NULL, 1, ignore_verdict, NULL);
 }
 
+static falt_status run_rows(falt_device *device, UNUSED const char *line) {
+  static const float taps[9] = {1};
+  const falt_problem problem = parse(
+      "forward c=3 h=9 w=9 k=3 groups=3 r=1 s=1 layout=nhwc bias=1 type=u8 weight-type=f32 value=0.5 "
+      "boundary=edge:constant");
+  falt_convolver_rows *rows;
+  falt_convolver_rows_options options;
+  falt_convolver_rows_options_default(&options);
+  options.bias = taps;
+  const falt_status status = falt_convolver_rows_create(&rows, device, &problem, &options, taps);
+  falt_convolver_rows_destroy(&rows);
+  return status;
+}
+
 static falt_status run_exchange(falt_device *device, UNUSED const char *line) {
   falt_status status = falt_wisdom_save(device, NULL);
   if (status == FALT_OK) status = falt_limits_store(device);
@@ -154,7 +168,7 @@ static void test_starving(UNUSED void **state) {
 }
 
 static void test_starving_asked(UNUSED void **state) {
-  static const scenario runs[] = {run_tuned, run_explain, run_verify, run_exchange, run_devices};
+  static const scenario runs[] = {run_tuned, run_explain, run_verify, run_rows, run_exchange, run_devices};
   for (size_t r = 0; r < sizeof runs / sizeof *runs; r++) starve(runs[r], lines[3]);
 }
 
