@@ -81,15 +81,19 @@ falt_fuzz(axes ${cli}/axes.c ${cli}/report.c)
 falt_fuzz(kernel ${cli}/kernel.c ${cli}/kernel_named.c ${cli}/kernel_values.c ${cli}/report.c ${cli}/axes.c)
 
 # The examples' programs, as a user would run them.
-foreach(name blur layer gpu_blur reverb)
+foreach(name blur layer gpu_blur reverb scan)
   add_executable(example_${name} ${PROJECT_SOURCE_DIR}/examples/${name}.c)
   target_link_libraries(example_${name} PRIVATE faltung_static)
-  add_test(NAME example_${name} COMMAND example_${name})
+  if(NOT name STREQUAL scan) # which needs an image: test_scan gives it one
+    add_test(NAME example_${name} COMMAND example_${name})
+  endif()
 endforeach()
 set_tests_properties(example_reverb PROPERTIES ENVIRONMENT ALSA_CONFIG_PATH=/dev/null) # no device: silent
 if(TARGET test_reverb)
   add_dependencies(test_reverb example_reverb)
   target_compile_definitions(test_reverb PRIVATE FALT_EXAMPLE_REVERB="$<TARGET_FILE:example_reverb>")
+  add_dependencies(test_scan example_scan)
+  target_compile_definitions(test_scan PRIVATE FALT_EXAMPLE_SCAN="$<TARGET_FILE:example_scan>")
 endif()
 # The header for C++, where there is a compiler.
 include(CheckLanguage)
