@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ctypes
+import importlib
 import math
 import sys
 from typing import Any, NamedTuple
@@ -27,6 +28,13 @@ class View(NamedTuple):
     device: int | None  # None: host memory; else the GPU's number
     owner: Any
 
+    @property
+    def type(self) -> int:
+        """The code. Raises TypeError for a type that the library does not have."""
+        if self.code is None:
+            raise TypeError(f"array: its type is none of {', '.join(TYPES)}")
+        return self.code
+
 
 def code_of(dtype: Any) -> int | None:
     """The library's type of a numpy dtype, None if it has none (or bytes in the other order)."""
@@ -38,6 +46,14 @@ def code_of(dtype: Any) -> int | None:
         return code
 
 
+def known_code(dtype: Any) -> int:
+    """The library's type of a numpy dtype. Raises TypeError if it has none."""
+    code = code_of(dtype)
+    if code is None:
+        raise TypeError(f"array: type {dtype} is none of {', '.join(TYPES)}")
+    return code
+
+
 def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     """Strides of an array in C order."""
     strides, step = [], 1
@@ -47,12 +63,12 @@ def dense(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(reversed(strides))
 
 
-def address_of(array: np.ndarray) -> int:
+def address_of(array: Any) -> int:
     """The address of an array's first element; by the buffer protocol, which is the fastest way, where that goes."""
     try:
         return _addressof(_from_buffer(array))
     except (TypeError, ValueError, BufferError):
-        return array.ctypes.data
+        return int(array.ctypes.data)
 
 
 class Numpy:
@@ -74,15 +90,15 @@ class Numpy:
     def empty(shape: tuple[int, ...], code: int, like: Any) -> np.ndarray:
         """A new array in C order."""
         if DTYPES[code] is None:
-            import ml_dtypes
-
+            ml_dtypes: Any = importlib.import_module("ml_dtypes")
             return np.empty(shape, ml_dtypes.bfloat16)
         return np.empty(shape, DTYPES[code])
 
     @staticmethod
     def type_of(array: Any) -> np.dtype:
         """The array's element type as numpy's."""
-        return array.dtype
+        dtype: np.dtype = array.dtype
+        return dtype
 
     @staticmethod
     def cast(array: Any, dtype: np.dtype) -> Any:
@@ -136,11 +152,12 @@ class Cupy(Numpy):
 
     @staticmethod
     def stream(device: int | None) -> int:
-        return sys.modules["cupy"].cuda.get_current_stream(device).ptr
+        return int(sys.modules["cupy"].cuda.get_current_stream(device).ptr)
 
     @staticmethod
     def host(array: Any) -> np.ndarray:
-        return array.get()
+        values: np.ndarray = array.get()
+        return values
 
     @staticmethod
     def upload(array: np.ndarray, like: Any) -> Any:
@@ -197,7 +214,8 @@ class Torch(Numpy):
 
     @staticmethod
     def host(array: Any) -> np.ndarray:
-        return array.detach().cpu().numpy()
+        values: np.ndarray = array.detach().cpu().numpy()
+        return values
 
     @staticmethod
     def upload(array: np.ndarray, like: Any) -> Any:
@@ -248,9 +266,10 @@ class Interface(Numpy):
     @staticmethod
     def wrap(array: Any) -> Any:
         """The array as one of CuPy or torch."""
-        for name, take in (("cupy", lambda m: m.asarray(array)), ("torch", lambda m: m.as_tensor(array, device="cuda"))):
-            if name in sys.modules:
-                return take(sys.modules[name])
+        if "cupy" in sys.modules:
+            return sys.modules["cupy"].asarray(array)
+        if "torch" in sys.modules:
+            return sys.modules["torch"].as_tensor(array, device="cuda")
         raise TypeError("array: has __cuda_array_interface__ alone; import cupy or torch, whose array the result is")
 
 
@@ -297,7 +316,8 @@ def take(array: Any) -> tuple[Any, Any]:
 def host(array: Any) -> np.ndarray:
     """A numpy array of an argument's values. GPU arrays are copied by their own library."""
     library, taken = take(array)
-    return library.host(taken)
+    values: np.ndarray = library.host(taken)
+    return values
 
 
 def place(array: Any) -> tuple[Any, Any, Any]:

@@ -22,7 +22,8 @@ def library_version() -> str:
     >>> faltung.library_version()
     '0.1.0'
     """
-    return lib.falt_version().decode()
+    text: bytes = lib.falt_version()
+    return text.decode()
 
 
 @quick
@@ -123,15 +124,15 @@ def _taps(taps: Any, code: int) -> np.ndarray:
 def _axes(axes: Any, dimensions: int, count: int) -> tuple[int, ...]:
     if axes is None:
         axes = range(dimensions - count, dimensions)
-    axes = tuple(int(a) for a in axes)
-    if len(axes) != count:
-        raise InvalidArgument(f"axes: {len(axes)} for taps of {count} axes")
-    if any(not -dimensions <= a < dimensions for a in axes):
-        raise InvalidArgument(f"axes: {axes} of an array of {dimensions} axes")
-    axes = tuple(a % dimensions for a in axes)
-    if len(set(axes)) != count:
-        raise InvalidArgument(f"axes: {axes} has one twice")
-    return axes
+    found = tuple(int(a) for a in axes)
+    if len(found) != count:
+        raise InvalidArgument(f"axes: {len(found)} for taps of {count} axes")
+    if any(not -dimensions <= a < dimensions for a in found):
+        raise InvalidArgument(f"axes: {found} of an array of {dimensions} axes")
+    found = tuple(a % dimensions for a in found)
+    if len(set(found)) != count:
+        raise InvalidArgument(f"axes: {found} has one twice")
+    return found
 
 
 def _each(value: Any, count: int, name: str) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ import ctypes
 import os
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from ._errors import check
@@ -53,7 +54,7 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _kept(key: tuple[Any, ...], make) -> Device:
+def _kept(key: tuple[Any, ...], make: Callable[[], Device]) -> Device:
     device = _devices.get(key)
     if device is None:
         with _lock:

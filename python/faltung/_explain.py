@@ -107,7 +107,6 @@ def explain(line: str | Problem, filter: Any = None, *, measure: float = 0.0, de
     values = _values(problem, filter)
     found: list[Candidate] = []
 
-    @REPORT_CANDIDATE
     def report(_context: Any, item: Any) -> None:
         c = item.contents
         found.append(Candidate(
@@ -117,7 +116,7 @@ def explain(line: str | Problem, filter: Any = None, *, measure: float = 0.0, de
 
     address = None if values is None else values.ctypes.data
     interruptible(device, lambda _stop: lib.falt_explain(
-        device.handle, problem.struct, problem.budget, address, measure, report, None))
+        device.handle, problem.struct, problem.budget, address, measure, REPORT_CANDIDATE(report), None))
     return Explanation(problem, found)
 
 
@@ -126,14 +125,13 @@ def verify(line: str | Problem, *, seed: int = 1, device: Device | None = None) 
     problem, device = _ready(line, device)
     found: list[Verdict] = []
 
-    @REPORT_VERDICT
     def report(_context: Any, item: Any) -> None:
         v = item.contents
         message = "" if v.ok else _text(lib.falt_message())
         found.append(Verdict(_text(v.solver), v.max_abs_error, v.max_rel_error, v.tolerance, v.ok, v.seed, message))
 
     interruptible(device, lambda _stop: lib.falt_verify(
-        device.handle, problem.struct, problem.budget, seed, report, None))
+        device.handle, problem.struct, problem.budget, seed, REPORT_VERDICT(report), None))
     return found
 
 

@@ -74,7 +74,7 @@ def _digest(taps: np.ndarray) -> bytes:
     """A name of a large filter's values."""
     import hashlib
 
-    return hashlib.blake2b(taps).digest()
+    return hashlib.blake2b(taps.data).digest()
 
 
 def _plan(source: View, target: View, kernel: Kernel, settings: Any, given: bool) -> _Pieces:
@@ -86,7 +86,7 @@ def _plan(source: View, target: View, kernel: Kernel, settings: Any, given: bool
     problem.operation, problem.is_filter, problem.space = 0, True, len(space)
     problem.boundary_value, problem.rank = kernel.value, kernel.rank
     problem.alpha, problem.beta = kernel.alpha, kernel.beta
-    taps_code = _arrays.code_of(kernel.taps.dtype)
+    taps_code = _arrays.known_code(kernel.taps.dtype)
     offsets = [_tensor(problem.input, source, batch, space), _tensor(problem.output, target, batch, space)]
     problem.filter.type = taps_code
     problem.filter.stride[0] = problem.filter.stride[1] = problem.filter.stride[2] = 0
@@ -104,7 +104,7 @@ def _plan(source: View, target: View, kernel: Kernel, settings: Any, given: bool
             falt_axis.boundary[0], falt_axis.boundary[1] = kernel.boundary[i]
             reach = falt_axis.dilation * (kernel.taps.shape[i] - 1) + 1 - kernel.before[i]
             falt_axis.pad[1] = (target.shape[axis] - 1) * falt_axis.stride + reach - source.shape[axis]
-    problem.accumulator = _accumulator(source.code, taps_code, target.code)
+    problem.accumulator = _accumulator(source.type, taps_code, target.type)
     device = device_of(settings, source)
     plan = Plan(device, Problem(problem, settings.budget()), None if given else kernel.taps.ctypes.data)
     return _Pieces(plan, _offsets(source, target, loops, offsets))
@@ -148,20 +148,21 @@ def _accumulator(source: int, taps: int, target: int) -> int:
 
 def _tensor(tensor: Tensor, view: View, batch: tuple[int | None, int | None], space: list[int]) -> int:
     """Fills a tensor; returns how far before the view's pointer its data begin, in bytes."""
-    tensor.type, tensor.offset = view.code, 0
+    offset, tensor.type = 0, view.type
     places = [(0, batch[0]), (1, batch[1])] + list(zip(range(6 - len(space), 6), space))
     for place, axis in places:
         if axis is None:
             continue
         tensor.size[place], tensor.stride[place] = view.shape[axis], view.strides[axis]
         if view.strides[axis] < 0:
-            tensor.offset -= (view.shape[axis] - 1) * view.strides[axis]
-    return tensor.offset * SIZES[view.code]
+            offset -= (view.shape[axis] - 1) * view.strides[axis]
+    tensor.offset = offset
+    return offset * SIZES[view.type]
 
 
 def _offsets(source: View, target: View, loops: list[int], begin: list[int]) -> list[tuple[int, int]]:
     """Byte offsets of each piece."""
-    steps = [(source.strides[i] * SIZES[source.code], target.strides[i] * SIZES[target.code]) for i in loops]
+    steps = [(source.strides[i] * SIZES[source.type], target.strides[i] * SIZES[target.type]) for i in loops]
     found = []
     for index in itertools.product(*(range(source.shape[i]) for i in loops)):
         found.append((sum(n * a for n, (a, _) in zip(index, steps)) - begin[0],
@@ -198,7 +199,7 @@ def trim(kernel: Kernel, source: Sequence[int], target: Sequence[int]) -> Kernel
         return kernel
     kept = [i for i in range(taps.ndim) if i not in idle] or [taps.ndim - 1]
 
-    def pick(values: tuple[Any, ...]) -> tuple:
+    def pick(values: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(values[i] for i in kept) if values else values
 
     return kernel._replace(taps=taps.reshape(pick(taps.shape)), axes=pick(kernel.axes), before=pick(kernel.before),
@@ -245,7 +246,8 @@ def _many_axes(library: Any, array: Any, kernel: Kernel, shape: tuple[int, ...],
     dilation = kernel.dilation[0] if kernel.dilation else 1
     inner = kernel._replace(axes=kernel.axes[1:], before=kernel.before[1:], boundary=kernel.boundary[1:],
                             stride=kernel.stride[1:], dilation=kernel.dilation[1:], beta=0.0, rank=0)
-    host, total = library.host(array), 0.0
+    host: np.ndarray = library.host(array)
+    total: Any = 0.0
     for j in range(taps.shape[0]):
         rows = np.arange(shape[axis]) * stride + j * dilation - before
         slab = rows_beyond(host, axis, rows, kernel.boundary[0], kernel.value)

@@ -18,6 +18,7 @@ from ctypes import (
     c_uint64,
     c_void_p,
 )
+from typing import Any
 
 TYPES = ("u8", "s8", "u16", "s16", "s32", "f16", "bf16", "f32", "f64")
 U8, S8, U16, S16, S32, F16, BF16, F32, F64 = range(9)
@@ -182,7 +183,7 @@ def add_cuda_directories() -> None:
 lib = _open()
 
 
-def text_of(function, *arguments) -> str:
+def text_of(function: Any, *arguments: Any) -> str:
     """The text of a function that writes as snprintf does."""
     size = function(*arguments, None, 0)
     buffer = ctypes.create_string_buffer(size + 1)

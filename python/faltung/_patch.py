@@ -13,7 +13,7 @@ _replaced: list[tuple[Any, str, Any]] = []  # module, name, original
 
 def pairs() -> dict[Any, Any]:
     """scipy's functions and ours."""
-    found = {}
+    found: dict[Any, Any] = {}
     for name in _MODULES:
         ours, theirs = importlib.import_module(f"faltung.{name}"), importlib.import_module(f"scipy.{name}")
         found |= {getattr(theirs, f): getattr(ours, f) for f in ours.__all__ if hasattr(theirs, f)}

@@ -32,7 +32,10 @@ class _Lease:
     def __init__(self, bytes_: int):
         self.operands = Operands()
         self.address = ctypes.addressof(self.operands)
-        self.workspace, self.owner = _arrays.aligned(bytes_) if bytes_ else (None, None)
+        self.workspace: int | None = None
+        self.owner: Any = None
+        if bytes_:
+            self.workspace, self.owner = _arrays.aligned(bytes_)
 
 
 def interruptible(device: Device, call: Callable[[list[Any]], int]) -> None:
@@ -81,9 +84,9 @@ class Plan:
         self.problem = problem
 
         def create(_stop: list[Any] | None = None) -> int:
-            return lib.falt_plan_create(handle, device.handle, problem.struct, problem.budget, values)
+            return int(lib.falt_plan_create(handle, device.handle, problem.struct, problem.budget, values))
 
-        if problem.budget is not None and problem.budget.tune_seconds > 0:
+        if problem.budget.tune_seconds > 0:
             interruptible(device, create)
         else:
             check(create())
@@ -111,7 +114,8 @@ class Plan:
     @property
     def solver(self) -> str:
         """The solver's name."""
-        return lib.falt_plan_solver(self._handle).decode()
+        name: bytes = lib.falt_plan_solver(self._handle)
+        return name.decode()
 
     def run(self, input: int | None, filter: int | None, output: int | None, bias: int | None = None,
             scale: int | None = None, residual: int | None = None, stream: int = 0,
@@ -142,7 +146,7 @@ class Plan:
         """Executes; once more after the Ctrl-C that ended another call on the device, unless that was in place."""
         operands = Operands.from_address(address)
         in_place = operands.residual is not None and operands.residual == operands.output
-        status = lib.falt_execute(self._handle, address)
+        status: int = lib.falt_execute(self._handle, address)
         while status == CANCELLED and not stop and not in_place:
             time.sleep(0.01)
             status = lib.falt_execute(self._handle, address)
@@ -155,11 +159,11 @@ class Plan:
             if name in ("bias", "scale"):
                 out = self.problem.struct.output
                 code = 8 if out.type == 8 else 7
-                shape, strides = (out.size[1] * out.size[2],), (1,)
+                dims = [(out.size[1] * out.size[2], 1)]
             else:
                 code = getattr(self.problem.struct, name).type
                 dims = self.problem.dims(name)
-                shape, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
+            shape, strides = tuple(n for n, _ in dims), tuple(s for _, s in dims)
             dtype = _arrays.DTYPES[code]
             bytes_ = tuple(s * SIZES[code] for s in strides)
             spec = self._specs[name] = (code, shape, strides, dtype, bytes_)

@@ -31,6 +31,12 @@ ROLES = {
 }
 
 
+def _no_limits() -> BudgetStruct:
+    budget = BudgetStruct()
+    lib.falt_budget_default(budget)
+    return budget
+
+
 class Problem:
     """What to compute, from a problem line; `str` gives the canonical line.
 
@@ -45,11 +51,9 @@ class Problem:
 
     def __init__(self, line: str | ProblemStruct, budget: BudgetStruct | None = None):
         if isinstance(line, ProblemStruct):
-            self.struct, self.budget = line, budget
+            self.struct, self.budget = line, budget or _no_limits()
             return
-        self.struct, self.budget = ProblemStruct(), budget or BudgetStruct()
-        if budget is None:
-            lib.falt_budget_default(self.budget)
+        self.struct, self.budget = ProblemStruct(), budget or _no_limits()
         check(lib.falt_problem_parse(self.struct, self.budget, line.encode()))
 
     def __str__(self) -> str:
@@ -62,7 +66,7 @@ class Problem:
         return isinstance(other, Problem) and str(self) == str(other)
 
     def __hash__(self) -> int:
-        return lib.falt_problem_hash(self.struct)
+        return int(lib.falt_problem_hash(self.struct))
 
     @property
     def operation(self) -> str:
@@ -73,7 +77,7 @@ class Problem:
     def work(self) -> int:
         """Multiply-adds."""
         output, taps = self.struct.output, self.struct.filter
-        count = taps.size[2] * taps.size[3] * taps.size[4] * taps.size[5]
+        count: int = taps.size[2] * taps.size[3] * taps.size[4] * taps.size[5]
         for size in output.size:
             count *= size
         return count

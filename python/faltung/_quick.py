@@ -4,11 +4,11 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import numpy as np
 
-from ._arrays import Cupy, address_of, code_of, library_of
+from ._arrays import Cupy, address_of, known_code, library_of
 from ._plan import Cache, Plan
 from ._settings import current
 
@@ -20,9 +20,9 @@ _local = threading.local()
 
 
 class Execution(NamedTuple):
-    """A plan's execution: its arrays, and how far before their first elements the plan's data begin."""
+    """A plan's execution: its arrays, and how far before their first elements the plan's data begin. No plan: several."""
 
-    plan: Plan
+    plan: Plan | None
     source: Any
     target: Any
     before_source: int
@@ -86,12 +86,12 @@ def quick(function: _Function) -> _Function:
             return y
         return _watched(key, function, x, arguments, named)
 
-    return call
+    return cast(_Function, call)
 
 
 def _on_gpu(known: _Call, x: Any) -> Any:
     """The call on an array of CuPy, on its device's current stream."""
-    y = Cupy.empty(known.shape, code_of(known.dtype), x)
+    y = Cupy.empty(known.shape, known_code(known.dtype), x)
     stream, workspace, held = known.plan._place(Cupy, y)
     known.plan.run(Cupy.view(x).pointer + known.before_source, None, Cupy.view(y).pointer + known.before_target,
                    stream=stream, workspace=workspace)
@@ -104,7 +104,8 @@ def _none() -> None:
     return None
 
 
-def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, arguments: tuple, named: dict[Any, Any]) -> Any:
+def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, arguments: tuple[Any, ...],
+             named: dict[str, Any]) -> Any:
     """Calls the function; keeps the plan if one execution from x into the result was all."""
     outer, _local.seen = getattr(_local, "seen", None), []
     try:
@@ -114,8 +115,9 @@ def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, 
         _local.seen = outer
     given = any(y is value for value in (*arguments, *named.values()))
     fresh = type(y) is type(x) and not given and y.flags.owndata and y.flags.c_contiguous
-    if fresh and len(seen) == 1 and seen[0].source is x and seen[0].target is y:
-        _calls.put(key, _Call(seen[0].plan, seen[0].before_source, seen[0].before_target, y.shape, y.dtype))
+    plan = seen[0].plan if len(seen) == 1 else None
+    if fresh and plan is not None and seen[0].source is x and seen[0].target is y:
+        _calls.put(key, _Call(plan, seen[0].before_source, seen[0].before_target, y.shape, y.dtype))
     if outer is not None:
         outer.extend(seen)
     return y

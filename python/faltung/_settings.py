@@ -4,7 +4,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ._library import BudgetStruct, lib
 
@@ -34,7 +34,7 @@ class Settings(NamedTuple):
     def under(self, budget: BudgetStruct) -> BudgetStruct:
         """A budget of these settings where `budget`, a line's, has the defaults."""
         own = DEFAULT.budget()
-        changed = {name: getattr(budget, name) for name, _ in BudgetStruct._fields_[:-1]
+        changed = {name: getattr(budget, name) for name, *_ in BudgetStruct._fields_[:-1]
                    if getattr(budget, name) != getattr(own, name)}
         merged = self.budget()
         for name, value in changed.items():
@@ -53,7 +53,7 @@ current: ContextVar[Settings] = ContextVar("faltung_settings", default=DEFAULT)
 
 
 @contextlib.contextmanager
-def _changed(**values) -> Iterator[Settings]:
+def _changed(**values: Any) -> Iterator[Settings]:
     settings = current.get()._replace(**values)
     token = current.set(settings)
     try:

@@ -85,7 +85,7 @@ class Input:
         self.dtype: np.dtype = library.type_of(self.array)
         self.shape = tuple(self.array.shape)
         complex_output = complex_output or self.dtype.kind == "c"
-        self.out = None
+        self.out: Any = None
         if output is None:
             self.out_dtype = np.promote_types(self.dtype, np.complex64) if complex_output else self.dtype.newbyteorder("=")
         elif isinstance(output, (type, np.dtype)):

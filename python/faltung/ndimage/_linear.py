@@ -31,9 +31,9 @@ def linear(library: Any, array: Any, dtype: np.dtype, kernel: Kernel, out_dtype:
         narrow = out_name == "float32" and (name == "float32" or name in SMALL)
         code = F32 if out_name == "float32" else F64
         return _run(library, array, kernel, np.float32 if narrow else np.float64, shape, code, out_dtype, into)
-    code = _exact_code(kernel, name, out_dtype)
-    if code is not None:
-        return library.cast(_run(library, array, kernel, np.float32, shape, code, out_dtype, into), out_dtype)
+    exact = _exact_code(kernel, name, out_dtype)
+    if exact is not None:
+        return library.cast(_run(library, array, kernel, np.float32, shape, exact, out_dtype, into), out_dtype)
     sums = _run(library, array, kernel, np.float64, shape, F64, None, None)
     if library is _arrays.Numpy:
         _settle(sums, array, kernel)
@@ -109,7 +109,7 @@ def line_order(array: np.ndarray, kernel: Kernel, places: tuple[Any, ...]) -> np
         left, right = taps[:middle], taps[:middle:-1]
         for sign in (1, -1):
             if np.all(np.abs(right - sign * left) <= tiny):
-                total = at(middle) * taps[middle]
+                total: np.ndarray = at(middle) * taps[middle]
                 for j in range(middle):
                     total += (at(j) + sign * at(size - 1 - j)) * taps[j]
                 return total

@@ -46,9 +46,9 @@ def _gaussian(sigma: float, order: int, radius: int) -> np.ndarray:
         for _ in range(order):
             polynomial = step @ polynomial
         bell = (x[:, None] ** np.arange(order + 1) @ polynomial) * bell
-    bell = bell[::-1].copy()
-    bell.flags.writeable = False
-    return bell
+    taps: np.ndarray = bell[::-1].copy()
+    taps.flags.writeable = False
+    return taps
 
 
 def gaussian(sigma: Any, order: int, truncate: float, radius: Any) -> np.ndarray:

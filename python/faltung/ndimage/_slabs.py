@@ -32,7 +32,7 @@ Stage = Callable[["_Step", np.ndarray, "_Room"], None]
 class _Room:
     """Memory that every slab of a thread uses again."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self._arrays: dict[Any, np.ndarray] = {}
 
     def take(self, name: Any, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
@@ -124,7 +124,7 @@ def _in_threads(count: int, work: Callable[[], None], end: Callable[[], None]) -
         raise failures[0]
 
 
-def _divided_at_last(steps: list[Any]) -> list:
+def _divided_at_last(steps: list[Any]) -> list[Any]:
     """Means in f64 as sums that are divided once, after the last pass; the constant beyond is one of sums then."""
     if not any(one.divide for one, _, _ in steps):
         return steps
@@ -239,4 +239,6 @@ def _constants(taps: bytes) -> np.ndarray:
     windows = np.repeat(values[:, None], weights.size, axis=1)
     middle = weights.size // 2
     kernel = Kernel(weights, (1,), (middle,), ((1, 1),))
-    return cut(Numpy, line_order(windows, kernel, (values.astype(np.intp), np.full(256, middle))), np.dtype(np.uint8))
+    sums = line_order(windows, kernel, (values.astype(np.intp), np.full(256, middle)))
+    found: np.ndarray = cut(Numpy, sums, np.dtype(np.uint8))
+    return found

@@ -7,6 +7,7 @@ in arrays of torch, CuPy and JAX, on CPUs and GPUs. scipy is not called.
 """
 from __future__ import annotations
 
+import functools
 import operator
 import timeit
 import warnings
@@ -90,7 +91,8 @@ def _on_gpu(library: Any, x: Any, h: np.ndarray, mode: str, swap: bool) -> Any:
     return _sums(library, x, h, *_frame(mode, tuple(x.shape), h.shape))
 
 
-def _sums(library: Any, x: Any, h: np.ndarray, start: tuple[Any, ...], size: tuple, boundary: int = 0, value: Any = 0) -> Any:
+def _sums(library: Any, x: Any, h: np.ndarray, start: tuple[Any, ...], size: tuple[int, ...], boundary: int = 0,
+          value: Any = 0) -> Any:
     """As `part`, on the array's device."""
     if library is _arrays.Numpy:
         return part(x, h, start, size, boundary, value)
@@ -132,7 +134,7 @@ def convolve(in1: Any, in2: Any, mode: str = "full", method: str = "auto") -> An
 
 def _by_fft(x: np.ndarray, h: np.ndarray, mode: str) -> np.ndarray:
     dtype = np.result_type(x, h)
-    out = fftconvolve(x, h, mode)
+    out: np.ndarray = fftconvolve(x, h, mode)
     if dtype.kind in "iu":
         out = np.round(out)
     if not np.isfinite(out).all():
@@ -271,7 +273,7 @@ def _axes(x: np.ndarray, h: np.ndarray, mode: str, axes: Any) -> tuple[np.ndarra
     return x, h, found
 
 
-def _centred(full: np.ndarray, a: tuple[Any, ...], b: tuple, mode: str, axes: list[int]) -> np.ndarray:
+def _centred(full: np.ndarray, a: tuple[int, ...], b: tuple[int, ...], mode: str, axes: list[int]) -> np.ndarray:
     if mode == "full":
         return full
     sizes = [full.shape[i] if i not in axes and mode == "valid" else a[i] if mode == "same" else a[i] - b[i] + 1
@@ -316,10 +318,10 @@ def choose_conv_method(in1: Any, in2: Any, mode: str = "full", measure: bool = F
         return _choose(x, h, mode)
     times = {}
     for method in ("fft", "direct"):
-        timer = timeit.Timer(lambda method=method: convolve(x, h, mode, method))
+        timer = timeit.Timer(functools.partial(convolve, x, h, mode, method))
         count, _ = timer.autorange() if x.size * h.size < 1 << 24 else (1, 0)
         times[method] = min(timer.repeat(3, max(count // 10, 1))) / max(count // 10, 1)
-    name = min(times, key=times.get)
+    name = min(times, key=times.__getitem__)
     reason = f"measured: the library's plan {times['direct'] * 1e6:.0f} us, numpy's transforms {times['fft'] * 1e6:.0f} us"
     return Method(name, reason), times
 

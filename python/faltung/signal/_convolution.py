@@ -40,7 +40,8 @@ def part(x: np.ndarray, h: np.ndarray, start: tuple[int, ...], size: tuple[int, 
 def _real(x: np.ndarray, h: np.ndarray, start: Any, size: Any, dtype: Any, boundary: int, value: Any) -> np.ndarray:
     x = x if x.dtype == dtype and x.dtype.isnative else x.astype(dtype)
     kernel = kernel_of(h, start, dtype, boundary, float(value))
-    return apply(_arrays.Numpy, x, kernel, tuple(size), F32 if dtype == np.float32 else F64)
+    made: np.ndarray = apply(_arrays.Numpy, x, kernel, tuple(size), F32 if dtype == np.float32 else F64)
+    return made
 
 
 def kernel_of(h: np.ndarray, start: Any, dtype: Any, boundary: int = 0, value: float = 0.0) -> Kernel:
@@ -135,7 +136,8 @@ def by_fourier(x: np.ndarray, h: np.ndarray, axes: list[int]) -> np.ndarray:
     dtype = np.result_type(x, h)
     dtype = dtype if dtype.kind in "fc" else np.dtype(np.float64)
     if not axes:
-        return x * h
+        product: np.ndarray = np.multiply(x, h)
+        return product
     sizes = [x.shape[a] + h.shape[a] - 1 for a in axes]
     lengths = [fast_length(n) for n in sizes]
     forward, back = (np.fft.fftn, np.fft.ifftn) if dtype.kind == "c" else (np.fft.rfftn, np.fft.irfftn)
@@ -145,7 +147,8 @@ def by_fourier(x: np.ndarray, h: np.ndarray, axes: list[int]) -> np.ndarray:
     cut: list[Any] = [slice(None)] * full.ndim
     for a, n in zip(axes, sizes):
         cut[a] = slice(n)
-    return full[tuple(cut)].astype(wide, copy=False)
+    made: np.ndarray = full[tuple(cut)].astype(wide, copy=False)
+    return made
 
 
 @functools.lru_cache(maxsize=512)

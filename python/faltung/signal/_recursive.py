@@ -106,8 +106,9 @@ def _samples(b: np.ndarray, a: np.ndarray, x: np.ndarray, held: np.ndarray) -> t
 @functools.lru_cache(maxsize=64)
 def _matrix(b: bytes, a: bytes, dtype: type, count: int) -> np.ndarray:
     """What `count` samples and the state become: results and the next state."""
-    taps, feedback = np.frombuffer(b, dtype), np.frombuffer(a, dtype)
-    units = np.eye(count + len(b) // np.dtype(dtype).itemsize - 1, dtype=dtype)
+    taps: np.ndarray = np.frombuffer(b, dtype)
+    feedback: np.ndarray = np.frombuffer(a, dtype)
+    units: np.ndarray = np.eye(count + len(b) // np.dtype(dtype).itemsize - 1, dtype=dtype)
     return np.concatenate(_samples(taps, feedback, units[:, :count], units[:, count:]), axis=1)
 
 

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,8 @@ def _by_host(h: np.ndarray, x: np.ndarray, shape: list[int], up: int, down: int,
     if dtype.kind == "c":
         return _complex(h, x, up, down, axis, mode, cval, dtype)
     if dtype.char == "g":
-        return upfirdn(h.astype(float), x.astype(float), up, down, axis, mode, cval).astype(dtype)
+        doubles: np.ndarray = upfirdn(h.astype(float), x.astype(float), up, down, axis, mode, cval)
+        return doubles.astype(dtype)
     begin = 0
     if mode in _MADE:
         begin = -(-h.size // up) + 1
@@ -71,7 +73,8 @@ def _by_host(h: np.ndarray, x: np.ndarray, shape: list[int], up: int, down: int,
 def _complex(h: np.ndarray, x: np.ndarray, up: int, down: int, axis: int, mode: str, cval: Any, dtype: Any) -> np.ndarray:
     def of(a: np.ndarray, b: np.ndarray, value: float) -> np.ndarray:
         real = np.float32 if dtype.itemsize == 8 else np.float64
-        return upfirdn(a.astype(real), b.astype(real), up, down, axis, mode, value)
+        made: np.ndarray = upfirdn(a.astype(real), b.astype(real), up, down, axis, mode, value)
+        return made
 
     low, high = float(np.real(cval)), float(np.imag(cval))
     result = of(h.real, x.real, low).astype(dtype)
@@ -137,8 +140,9 @@ def _window(window: Any, size: int) -> np.ndarray:
     name, *parameters = (window,) if isinstance(window, str) else window
     if name == "kaiser":
         return np.kaiser(size, *parameters)
-    made = {"hamming": np.hamming, "hann": np.hanning, "blackman": np.blackman, "bartlett": np.bartlett, "boxcar": np.ones,
-            "rectangular": np.ones, "rect": np.ones}
+    made: dict[str, Callable[[int], np.ndarray]] = {
+        "hamming": np.hamming, "hann": np.hanning, "blackman": np.blackman, "bartlett": np.bartlett, "boxcar": np.ones,
+        "rectangular": np.ones, "rect": np.ones}
     if name not in made:
         raise ValueError(f"window: {name!r} is none of kaiser, {', '.join(made)}; give the filter's taps as an array")
     return made[name](size)
@@ -147,8 +151,9 @@ def _window(window: Any, size: int) -> np.ndarray:
 def _low_pass(size: int, cutoff: float, window: Any) -> np.ndarray:
     """A linear-phase low-pass filter by the window method, of gain 1 at frequency 0; cutoff in Nyquist's unit."""
     m = np.arange(size) - 0.5 * (size - 1)
-    taps = cutoff * np.sinc(cutoff * m) * _window(window, size)
-    return taps / taps.sum()
+    taps: np.ndarray = cutoff * np.sinc(cutoff * m) * _window(window, size)
+    taps /= taps.sum()
+    return taps
 
 
 def resample_poly(x: Any, up: int, down: int, axis: int = 0, window: Any = ("kaiser", 5.0), padtype: str = "constant",
@@ -184,7 +189,7 @@ def resample_poly(x: Any, up: int, down: int, axis: int = 0, window: Any = ("kai
     while ((n_in - 1) * up + h.size + before + after - 1) // down + 1 < n_out + skip:
         after += 1
     h = np.concatenate([np.zeros(before, h.dtype), h, np.zeros(after, h.dtype)])
-    measures = {"mean": np.mean, "median": np.median, "minimum": np.min, "maximum": np.max}
+    measures: dict[str, Callable[..., Any]] = {"mean": np.mean, "median": np.median, "minimum": np.min, "maximum": np.max}
     level = None
     options: dict[str, Any] = {"mode": "constant", "cval": 0}
     if padtype in measures:

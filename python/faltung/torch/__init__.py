@@ -69,10 +69,10 @@ def _pads(padding: Any, shape: torch.Size, stride: list[int], dilation: list[int
     return [p for p in _each(padding, space, "padding") for _ in range(2)]
 
 
-def _cast(*tensors: torch.Tensor | None) -> tuple[Any, ...]:
+def _cast(first: torch.Tensor, *others: torch.Tensor | None) -> tuple[Any, ...]:
     """Under autocast, tensors in its type."""
-    kind = tensors[0].device.type
-    if kind == "meta" or not torch.is_autocast_enabled(kind) or tensors[0].dtype == torch.float64:
+    kind, tensors = first.device.type, (first, *others)
+    if kind == "meta" or not torch.is_autocast_enabled(kind) or first.dtype == torch.float64:
         return tensors
     dtype = torch.get_autocast_dtype(kind)
     return tuple(None if t is None else t.to(dtype) for t in tensors)

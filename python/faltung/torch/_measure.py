@@ -64,7 +64,7 @@ class Site(NamedTuple):
         m = self.module
         pixels = math.prod((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, d, k, s in
                            zip(self.shape[2:], m.padding, m.dilation, m.kernel_size, m.stride))
-        return self.shape[0] * pixels * m.weight.numel()
+        return int(self.shape[0] * pixels * m.weight.numel())
 
     def data(self, values: bool = True) -> torch.Tensor:
         """A tensor like the input; values: random ones."""
@@ -73,7 +73,8 @@ class Site(NamedTuple):
         return (flat.normal_() if values else flat).as_strided(self.shape, self.strides)
 
 
-def sites_of(model: torch.nn.Module, arguments: tuple[Any, ...], kinds: tuple, learns: bool) -> dict[str, Site]:
+def sites_of(model: torch.nn.Module, arguments: tuple[Any, ...], kinds: tuple[type, ...],
+             learns: bool) -> dict[str, Site]:
     """The modules of some kinds that a call of the model reaches, by their names. The model stays as it is."""
     found: dict[str, Site] = {}
     own = copy.deepcopy(model)
@@ -118,7 +119,7 @@ def _gpu_round(call: Callable[[], Any], count: int) -> float:
     host = time.perf_counter() - begin
     end.record()
     end.synchronize()
-    return max(start.elapsed_time(end) * 1e-3, host) / count
+    return max(float(start.elapsed_time(end)) * 1e-3, host) / count
 
 
 def _cpu_round(call: Callable[[], Any], count: int) -> float:
@@ -155,7 +156,7 @@ class Conv:
             sums = self.bias is not None and _ops.sums_bias(self.x)
             planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (sums, 0, False))
 
-    def directions(self, training: bool) -> dict[str, tuple[Callable[..., Any], Callable]]:
+    def directions(self, training: bool) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         """(by faltung, by torch) of each direction that is needed."""
         found = {"forward": (self._forward, self._torch_forward)}
         if training and self.learns:
@@ -243,12 +244,13 @@ def _of_kind(names: list[str], site: Site, training: bool, activations: dict[Any
         if is_plain(site.module):
             layer = Conv(site, _activation(site), unfused)
             calls = layer.directions(training)
+            exact: Callable[[str], torch.Tensor] | None = layer.exact
         else:
-            theirs = torch.nn.Sequential(copy.deepcopy(site.module), _Call(unfused or (lambda y: y)))
-            layer, calls = None, {"whole": _whole(site, (ours(site.module), theirs), training)}
+            peer = torch.nn.Sequential(copy.deepcopy(site.module), _Call(unfused or (lambda y: y)))
+            exact, calls = None, {"whole": _whole(site, ours(site.module), peer, training)}
         for direction, (mine, theirs) in calls.items():
             right = agrees(mine(), theirs())
-            if not right and (layer is None or not agrees(mine(), layer.exact(direction))):
+            if not right and (exact is None or not agrees(mine(), exact(direction))):
                 raise ValueError(f"{names[0]}, {direction}: faltung's results are not torch's; please report it")
             times = seconds(site.device, [mine, theirs])
             found.append(Measurement(names, _text(site), direction, times[0], times[1] if right else math.inf))
@@ -298,12 +300,13 @@ class _Call(torch.nn.Module):
         self.forward = function
 
 
-def _whole(site: Site, modules: tuple[Any, ...], training: bool) -> list[Callable[[], Any]]:
-    """Calls of each module, with the gradients, on the same data."""
+def _whole(site: Site, ours: torch.nn.Module, theirs: torch.nn.Module,
+           training: bool) -> tuple[Callable[[], Any], Callable[[], Any]]:
+    """Calls of both modules, with the gradients, on the same data."""
     x = site.data()
     if training and site.learns:
         x.requires_grad_()
-    g = torch.randn_like(modules[0].to(site.dtype)(x)) * 1e-2
+    g = torch.randn_like(ours.to(site.dtype)(x)) * 1e-2
 
     def of(module: torch.nn.Module) -> Callable[[], Any]:
         leaves = [t for t in (x, *module.to(site.dtype).parameters()) if t.requires_grad]
@@ -314,7 +317,7 @@ def _whole(site: Site, modules: tuple[Any, ...], training: bool) -> list[Callabl
 
         return call
 
-    return [of(module) for module in modules]
+    return of(ours), of(theirs)
 
 
 def _text(site: Site) -> str:

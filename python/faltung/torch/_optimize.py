@@ -76,7 +76,7 @@ def _choose(own: torch.nn.Module, model: torch.nn.Module, arguments: tuple[Any, 
             return
 
 
-def _give(sites: dict[Any, Any], kinds: dict, rows: list[_measure.Measurement]) -> None:
+def _give(sites: dict[Any, Any], kinds: dict[str, type], rows: list[_measure.Measurement]) -> None:
     """Gives each layer to the one that its measurements name."""
     ways: dict[str, int] = {}
     won: set[str] = set()
@@ -100,14 +100,16 @@ def _fused(traced: fx.GraphModule) -> fx.GraphModule:
     modules = dict(traced.named_modules())
     for node in list(traced.graph.nodes):
         source = node.args[0] if node.args else None
-        conv = modules.get(source.target) if isinstance(source, fx.Node) and source.op == "call_module" else None
+        if not isinstance(source, fx.Node) or source.op != "call_module":
+            continue
+        conv: Any = modules.get(str(source.target))
         if not isinstance(conv, _measure.CONVS) or len(source.users) != 1 or getattr(conv, "activation", None):
             continue
         if _shared(traced, source):
             continue
         if node.op == "call_module" and isinstance(modules[node.target], _NORMS) and modules[node.target].track_running_stats:
-            modules[source.target] = fuse_conv_bn_eval(conv, modules[node.target])
-            _set(traced, source.target, modules[source.target])
+            modules[str(source.target)] = fused = fuse_conv_bn_eval(conv, modules[node.target])
+            _set(traced, str(source.target), fused)
         elif name := _activation(node, modules):
             conv.activation = name
         else:
@@ -121,7 +123,8 @@ def _fused(traced: fx.GraphModule) -> fx.GraphModule:
 
 def _shared(traced: fx.GraphModule, node: fx.Node) -> bool:
     """Whether the module is called in several places."""
-    return sum(n.op == "call_module" and n.target == node.target for n in traced.graph.nodes) > 1
+    calls = [n for n in traced.graph.nodes if n.op == "call_module" and n.target == node.target]
+    return len(calls) > 1
 
 
 def _activation(node: fx.Node, modules: dict[Any, Any]) -> str | None:

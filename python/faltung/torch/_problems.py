@@ -152,7 +152,8 @@ def planned(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Te
     """The plan from the cache. extras: (bias or not, activation's number, residual or not)."""
     key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), None if w is None else (w.shape, w.stride()), y.shape,
            y.stride(), layer.key, extras, current.get())
-    return cache.get(key, lambda: _plan(operation, x, w, y, layer, extras))
+    plan: Plan = cache.get(key, lambda: _plan(operation, x, w, y, layer, extras))
+    return plan
 
 
 def _nothing(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor) -> None:

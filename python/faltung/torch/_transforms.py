@@ -14,7 +14,7 @@ from torch.autograd import forward_ad
 
 def transformed() -> bool:
     """Whether a transform of torch.func or a level of forward-mode derivatives is in use."""
-    return torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
+    return bool(torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0)
 
 
 class Numbers(tuple[Any, ...]):

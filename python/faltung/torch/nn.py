@@ -38,12 +38,11 @@ def _transposed(name: str, function: Any, space: int) -> type:
 def _max(name: str, function: Any) -> type:
     def forward(self: Any, input: torch.Tensor) -> torch.Tensor:
         if self.return_indices:
-            return super(made, self).forward(input)
+            return base.forward(self, input)
         return function(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
-    made = type(name, (getattr(torch.nn, name),), {"forward": forward, "__module__": __name__,
-                                                   "__doc__": f"torch.nn.{name}."})
-    return made
+    base = getattr(torch.nn, name)
+    return type(name, (base,), {"forward": forward, "__module__": __name__, "__doc__": f"torch.nn.{name}."})
 
 
 def _avg(name: str, function: Any) -> type:
