@@ -7,16 +7,14 @@ unless the lower one is 0; those few are added as scipy adds.
 from __future__ import annotations
 
 import functools
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from .. import _workers
 from .._arrays import Numpy
-from .._device import cpu
 from .._filter import Kernel, is_plain_value, rows_beyond, run, trim
-from .._settings import current
 from ._linear import cut, line_order
 
 SLAB = 1 << 18  # elements
@@ -65,8 +63,7 @@ def chain(item: Any, passes: list[Any], cval: float) -> np.ndarray | None:
     if None in stages or len(along) > 1 or (len(passes) == 1 and dtype.kind == "f"):
         return None
     rows = array.shape[0]
-    settings = current.get()
-    threads = cpu(settings.threads, settings.isa).threads
+    threads = _workers.thread_count()
     count = max(min(SLAB * rows // array.size, -(-rows // (SHARE * threads))), 1)
     if along:
         if along[0].boundary == WRAP or rows < 2 * along[0].taps.size:
@@ -89,39 +86,8 @@ def chain(item: Any, passes: list[Any], cval: float) -> np.ndarray | None:
                 return
             _slab(array, out, (begin, min(begin + count, rows)), steps, room)
 
-    _in_threads(min(threads, len(begins)), work, begins.clear)
+    _workers.in_threads(min(threads, len(begins)), work, begins.clear)
     return out
-
-
-def _in_threads(count: int, work: Callable[[], None], end: Callable[[], None]) -> None:
-    """work() in so many threads, the caller's among them, whose plans have one thread each. end() makes the others
-    return, where one has failed or Ctrl-C was pressed."""
-    failures: list[BaseException] = []
-    settings = current.get()
-
-    def call() -> None:
-        token = current.set(settings._replace(threads=1))
-        try:
-            work()
-        except BaseException as failure:
-            end()
-            failures.append(failure)
-        finally:
-            current.reset(token)
-
-    others = [threading.Thread(target=call, daemon=True) for _ in range(count - 1)]
-    for other in others:
-        other.start()
-    call()
-    for other in others:
-        try:
-            other.join()
-        except BaseException as failure:
-            end()
-            failures.append(failure)
-            other.join()
-    if failures:
-        raise failures[0]
 
 
 def _divided_at_last(steps: list[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import _arrays
 from .._filter import Kernel, run
-from ._rate import layers, residues
+from ._rate import products, residues
 
 # upfirdn's modes that are boundaries of the library; the others extend the array
 _EDGES = {"constant": 0, "edge": 1, "symmetric": 2, "reflect": 3, "wrap": 4}
@@ -62,29 +62,35 @@ def _by_host(h: np.ndarray, x: np.ndarray, shape: list[int], up: int, down: int,
         begin = -(-h.size // up) + 1
         x, mode = _extended(x.astype(dtype), axis, begin, mode), "constant"
     x = np.ascontiguousarray(x, dtype)
-    made = _by_layers(h.astype(dtype), x, shape, up, down, axis, _EDGES[mode], float(cval), begin)
-    if made is not None:
-        return made
+    several = up // math.gcd(up, down) > 1  # one residue is one filter
+    if several and (mode != "constant" or cval == 0):
+        made = products(h.astype(dtype), x, shape[axis], up, down, axis, _EDGES[mode], begin)
+        if made is not None:
+            return made
     out = np.empty(shape, dtype)
     _polyphase(_arrays.Numpy, h.astype(dtype), x, out, up, down, axis, _EDGES[mode], float(cval), begin)
     return out
 
 
 def _complex(h: np.ndarray, x: np.ndarray, up: int, down: int, axis: int, mode: str, cval: Any, dtype: Any) -> np.ndarray:
-    def of(a: np.ndarray, b: np.ndarray, value: float) -> np.ndarray:
-        real = np.float32 if dtype.itemsize == 8 else np.float64
-        made: np.ndarray = upfirdn(a.astype(real), b.astype(real), up, down, axis, mode, value)
-        return made
+    """By real filters, of both parts of x at once where one constant is beyond both."""
+    real = np.dtype(np.float32 if dtype.itemsize == 8 else np.float64)
 
-    low, high = float(np.real(cval)), float(np.imag(cval))
-    result = of(h.real, x.real, low).astype(dtype)
-    if x.dtype.kind == "c" or high:
-        result += 1j * of(h.real, x.imag, high)
-    if h.dtype.kind == "c":
-        result += 1j * of(h.imag, x.real, low)
-        if x.dtype.kind == "c" or high:
-            result -= of(h.imag, x.imag, high)
-    return result
+    def of(taps: np.ndarray) -> np.ndarray:
+        taps = taps.astype(real)
+        if x.dtype.kind != "c" and not np.imag(cval):
+            return np.asarray(upfirdn(taps, x.astype(real), up, down, axis, mode, np.real(cval)), dtype)
+        if mode != "constant" or not cval:
+            pairs = np.ascontiguousarray(x, dtype)[..., None].view(real)
+            made: np.ndarray = upfirdn(taps, pairs, up, down, axis, mode).view(dtype)[..., 0]
+            return made
+        both = np.empty((2, *x.shape), real)
+        both[0], both[1] = x.real, x.imag
+        low, high = (upfirdn(taps, a, up, down, axis, mode, v) for a, v in zip(both, (np.real(cval), np.imag(cval))))
+        return np.asarray(_arrays.Numpy.joined(low, high, dtype))
+
+    result = of(h.real)
+    return result + 1j * of(h.imag) if h.dtype.kind == "c" else result
 
 
 def _polyphase(library: Any, h: np.ndarray, x: Any, out: Any, up: int, down: int, axis: int, edge: int, value: float,
@@ -102,17 +108,6 @@ def _polyphase(library: Any, h: np.ndarray, x: Any, out: Any, up: int, down: int
             continue
         kernel = Kernel(residue.taps, (axis,), (-residue.start,), ((edge, edge),), value, (step,))
         run(library, source, library.view(part), kernel)
-
-
-def _by_layers(h: np.ndarray, x: np.ndarray, shape: list[int], up: int, down: int, axis: int, edge: int, value: float,
-               begin: int) -> np.ndarray | None:
-    """The outputs by one layer for 16 residues; None where that is not the way."""
-    if up // math.gcd(up, down) < 2 or (edge == 0 and value):
-        return None
-    lines = np.moveaxis(x, axis, -1)
-    size = (*lines.shape[:-1], shape[axis])
-    made = layers(h, lines, size, up, down, edge, begin)
-    return None if made is None else np.ascontiguousarray(np.moveaxis(made, -1, axis))
 
 
 def _extended(x: np.ndarray, axis: int, width: int, mode: str) -> np.ndarray:
@@ -216,7 +211,7 @@ def _filter_of(window: Any, up: int, down: int, dtype: np.dtype) -> tuple[np.nda
         return (h if h.dtype.kind in "fc" else h.astype(float)), (h.size - 1) // 2
     rate = max(up, down)
     h = _low_pass(20 * rate + 1, 1.0 / rate, window)
-    return (h.astype(dtype) if dtype.kind in "fc" else h), 10 * rate
+    return (h.astype(dtype.type(0).real.dtype) if dtype.kind in "fc" else h), 10 * rate
 
 
 def sepfir2d(input: Any, hrow: Any, hcol: Any) -> Any:
