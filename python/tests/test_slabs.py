@@ -44,6 +44,16 @@ def test_values(random, dtype, shape, mode):
                     assert np.allclose(got, want, rtol=size, atol=size * 100), name
 
 
+@pytest.mark.parametrize("mode", ["reflect", "constant", "nearest", "mirror"])
+@pytest.mark.parametrize("dtype", ["u1", "f8"])
+def test_slabs_of_one_row(random, mode, dtype):
+    """Slabs at an end see the rows that are repeated beyond it, wherever the filter's origin is."""
+    x = random.integers(0, 256, (31, 600)).astype(dtype)
+    for size, origin in ((2, 0), (2, -1), (3, -1), (3, 1), (4, -2), (4, 1), (7, -3), (7, 3)):
+        got, want = (m.uniform_filter(x, (size, 3), mode=mode, origin=(origin, 0)) for m in (ours, theirs))
+        assert np.allclose(got, want, rtol=1e-12, atol=1e-10 * (dtype == "f8")), (size, origin)
+
+
 def test_slabs_are_taken(random, monkeypatch):
     """The functions above come this way, also into an output and from views."""
     taken = []

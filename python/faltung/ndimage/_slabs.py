@@ -107,8 +107,7 @@ def _slab(array: np.ndarray, out: np.ndarray, rows: tuple[int, int], steps: list
     begin, end = low, high = rows
     for one, _, _ in steps:
         if one.axis == 0:
-            low = max(begin - one.before, 0)
-            high = min(end + one.taps.size - 1 - one.before, array.shape[0])
+            low, high = _read(one, begin, end, array.shape[0])
     source = array[low:high]
     for i, (one, stage, cval) in enumerate(steps):
         before = one.before
@@ -118,6 +117,18 @@ def _slab(array: np.ndarray, out: np.ndarray, rows: tuple[int, int], steps: list
         into = out[begin:end] if last else room.take(i % 2, (high - low, *array.shape[1:]), array.dtype)
         stage(_Step(source, one, before, cval), into, room)
         source = into
+
+
+def _read(one: Any, begin: int, end: int, count: int) -> tuple[int, int]:
+    """The rows that results [begin, end) of a pass along the rows need; beyond an end, also those that are repeated there."""
+    after = one.taps.size - 1 - one.before
+    low, high = max(begin - one.before, 0), min(end + after, count)
+    above, below = one.before - begin, end + after - count
+    if above > 0:
+        high = max(high, above + 1)
+    if below > 0:
+        low = min(low, count - 1 - below)
+    return low, high
 
 
 def _stage(dtype: np.dtype, one: Any, cval: float) -> Stage | None:
