@@ -130,3 +130,21 @@ def test_a_volume_s_pass_along_slices_is_planned_as_an_image_s(random):
         assert np.allclose(got, theirs.correlate1d(x, [1.0, 2.0, 4.0], axis), rtol=1e-14)
         (pieces,) = _plan.cache._plans.values()
         assert tuple(pieces.plan.problem.struct.input.size)[3:] == sizes
+
+
+@pytest.mark.parametrize("size", [2, 3, 31, 256, 257, 258, 301, 1000, 4095, 4096, 4097])
+def test_every_sum_of_a_mean(size):
+    """Sample i is floor(i / size), so the window that begins there has the sum i: all from 0 to 255 * size."""
+    row = (np.arange(256 * size) // size).astype("u1")
+    for x, axis in ((np.stack([row] * 3), 1), (np.stack([row] * 3, 1), 0)):
+        for mode, cval in (("nearest", 0), ("constant", 255)):
+            got, want = (m.uniform_filter1d(x, size, axis, mode=mode, cval=cval) for m in (ours, theirs))
+            assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("sizes", [(258, 3), (301, 301), (2, 500)])
+@pytest.mark.parametrize("mode", ["reflect", "constant", "nearest", "mirror"])
+def test_wide_means(random, sizes, mode):
+    for x in pictures(random, (640, 700), "u1"):
+        got, want = (m.uniform_filter(x, sizes, mode=mode, cval=3) for m in (ours, theirs))
+        assert np.array_equal(got, want)
