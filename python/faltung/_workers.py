@@ -9,6 +9,7 @@ from ._device import cpu
 from ._settings import current
 
 _Task = TypeVar("_Task")
+_Own = TypeVar("_Own")
 
 
 def thread_count() -> int:
@@ -48,16 +49,17 @@ def in_threads(count: int, work: Callable[[], None], end: Callable[[], None]) ->
         raise failures[0]
 
 
-def each(tasks: Iterable[_Task], do: Callable[[_Task], None]) -> None:
-    """Does every task once, in about this order, in the threads of the settings."""
+def each(tasks: Iterable[_Task], do: Callable[[_Task, _Own], None], own: Callable[[], _Own]) -> None:
+    """Does every task once, in about this order, in the threads of the settings; own() makes what each thread keeps."""
     waiting = list(tasks)[::-1]
 
     def work() -> None:
+        kept = own()
         while waiting:
             try:
                 task = waiting.pop()
             except IndexError:
                 return
-            do(task)
+            do(task, kept)
 
     in_threads(min(thread_count(), len(waiting)), work, waiting.clear)

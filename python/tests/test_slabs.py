@@ -54,6 +54,26 @@ def test_slabs_of_one_row(random, mode, dtype):
         assert np.allclose(got, want, rtol=1e-12, atol=1e-10 * (dtype == "f8")), (size, origin)
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("mode", ["reflect", "constant", "nearest", "mirror"])
+def test_tall_passes_of_volumes(random, monkeypatch, dtype, mode):
+    """The pass along the planes takes slabs of rows, into a new array, an output and a view of one."""
+    taken, columns = [], _slabs._columns
+    monkeypatch.setattr(_slabs, "_columns", lambda *a: taken.append(a) or columns(*a))
+    x = random.standard_normal((90, 23, 30)).astype(dtype)
+    for name, call in {
+        "gaussian": lambda m, out: m.gaussian_filter(x, [5, 2, 3], mode=mode, cval=2, output=out),
+        "uniform": lambda m, out: m.uniform_filter(x, (31, 30, 28), mode=mode, cval=2, origin=(3, 0, 0), output=out),
+    }.items():
+        want = call(theirs, None)
+        for out in (None, np.empty_like(x), np.empty((90, 46, 30), dtype)[:, ::2]):
+            got = call(ours, out)
+            assert out is None or got is out
+            size = 1e-5 if dtype == "f4" else 1e-12
+            assert np.allclose(got, want, rtol=size, atol=size * 10), name
+    assert len(taken) == 6
+
+
 def test_slabs_are_taken(random, monkeypatch):
     """The functions above come this way, also into an output and from views."""
     taken = []

@@ -131,7 +131,7 @@ def _run(rate: Rate, x: np.ndarray, out: np.ndarray, low: int, high: int, origin
         at = base + group.start - rate.low
         pairs.append((group, _windows(rate, x, at, group, high - low), _targets(rate, out, low, high, group)))
 
-    def block(part: tuple[slice, slice, slice]) -> None:
+    def block(part: tuple[slice, slice, slice], _own: object) -> None:
         lines, periods, columns = part
         end = base + (min(periods.stop, high - low) - 1) * rate.step + span
         finite = _finite(x[lines, base + periods.start * rate.step: end, columns])
@@ -139,7 +139,7 @@ def _run(rate: Rate, x: np.ndarray, out: np.ndarray, low: int, high: int, origin
             index = (lines, periods, slice(None), columns)[: windows.ndim]
             (_product if finite else _apart)(group, windows[index], targets[index])
 
-    _workers.each(_parts(rate, x, high - low), block)
+    _workers.each(_parts(rate, x, high - low), block, object)
 
 
 def _windows(rate: Rate, x: np.ndarray, at: int, group: Group, count: int) -> np.ndarray:
