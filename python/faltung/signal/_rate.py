@@ -77,7 +77,7 @@ def _group(found: list[Residue], first: int, unit: int) -> Group:
     return Group(np.kron(matrix, np.eye(unit, dtype=matrix.dtype)), start, first, found)
 
 
-@functools.lru_cache(64)
+@functools.lru_cache(16)
 def _rate(h: bytes, kind: str, up: int, down: int, begin: int, unit: int) -> Rate:
     """The matrices. A period is made so long that no sample is twice in a row of the blocks that BLAS reads."""
     own = residues(np.frombuffer(h, kind), up, down, begin)

@@ -157,7 +157,7 @@ def _transposed(space: int, input: Any, weight: Any, bias: Any, stride: Any, pad
     size = [(n - 1) * s - 2 * p + d * (k - 1) + m + 1
             for n, s, p, d, k, m in zip(g.shape[2:], stride, padding, dilation, w.shape[2:], more)]
     pads = [q for p in padding for q in (p, p)]
-    y = _ops.conv_data(g, w, [g.shape[0], w.shape[1] * groups, *size], stride, pads, dilation, groups, 0)
+    y: torch.Tensor = _ops.conv_data(g, w, [g.shape[0], w.shape[1] * groups, *size], stride, pads, dilation, groups, 0)
     if bias is not None:
         y = y + bias.view(-1, *[1] * space)
     return y.squeeze(0) if single else y
@@ -210,7 +210,7 @@ def _max(space: int, input: Any, kernel_size: Any, stride: Any, padding: Any, di
     stride = taps if stride is None or stride == [] else _each(stride, space, "stride")
     dilation = _each(dilation, space, "dilation")
     pads = _windows(x, taps, stride, _each(padding, space, "padding"), dilation, ceil_mode)
-    y = _pools.max_pool(x, taps, stride, pads, dilation)
+    y: torch.Tensor = _pools.max_pool(x, taps, stride, pads, dilation)
     return y.squeeze(0) if single else y
 
 
@@ -251,7 +251,7 @@ def _avg(space: int, input: Any, kernel_size: Any, stride: Any, padding: Any, ce
         raise NotImplementedError("ceil_mode with count_include_pad and padding, where the last window goes beyond the "
                                   "padding: give count_include_pad=False")
     whole = (count_include_pad and not beyond) or divisor_override is not None
-    y = _pools.avg_pool(x, taps, stride, pads, whole)
+    y: torch.Tensor = _pools.avg_pool(x, taps, stride, pads, whole)
     if divisor_override is not None:
         y = y * (float(torch.Size(taps).numel()) / divisor_override)
     return y.squeeze(0) if single else y

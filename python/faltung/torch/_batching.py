@@ -18,7 +18,7 @@ def merged(count: int, t: torch.Tensor, batch: int | None, axis: int) -> torch.T
 
 def split(count: int, t: torch.Tensor, axis: int) -> torch.Tensor:
     """Undoes `merged`; the batch comes first."""
-    return t.unflatten(axis, (count, t.shape[axis] // count)).movedim(axis, 0)
+    return t.reshape(*t.shape[:axis], count, t.shape[axis] // count, *t.shape[axis + 1:]).movedim(axis, 0)
 
 
 def convolution(op: Callable[..., Any]) -> Callable[..., Any]:

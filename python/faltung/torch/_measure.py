@@ -46,7 +46,7 @@ class Measurement(NamedTuple):
 class Site(NamedTuple):
     """A module and what its input is."""
 
-    module: torch.nn.Module
+    module: Any  # a torch.nn.Module with what its kind has
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     dtype: torch.dtype
@@ -110,8 +110,9 @@ def seconds(device: torch.device, calls: list[Callable[[], Any]]) -> list[float]
 
 def _gpu_round(call: Callable[[], Any], count: int) -> float:
     """Seconds of GPU time without the gaps that launches leave, or of the host's where that is longer."""
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    torch.cuda._sleep(QUEUED)
+    cuda: Any = torch.cuda  # whose functions have no types
+    start, end = (cuda.Event(enable_timing=True) for _ in range(2))
+    cuda._sleep(QUEUED)
     start.record()
     begin = time.perf_counter()
     for _ in range(count):
@@ -171,8 +172,11 @@ class Conv:
     def _torch_forward(self) -> torch.Tensor:
         stride, pads, dilation, groups, _ = self.geometry
         bias = None if self.bias is None else self.bias.to(self.w.dtype)
-        y = torch.ops.aten.convolution(self.x, self.w, bias, stride, pads[::2], dilation, False, [0] * self.space, groups)
-        return y if self.unfused is None else self.unfused(y)
+        rest = stride, pads[::2], dilation, False, [0] * self.space, groups
+        y: torch.Tensor = torch.ops.aten.convolution(self.x, self.w, bias, *rest)
+        if self.unfused is not None:
+            y = self.unfused(y)
+        return y
 
     def exact(self, direction: str) -> torch.Tensor:
         """What the direction is, by torch in f64."""
@@ -180,12 +184,14 @@ class Conv:
         wide.x, wide.w, wide.y = (t.double() for t in (self.x, self.w, self.y))
         wide.bias = None if self.bias is None else self.bias.double()
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, benchmark=False):
-            return wide.directions(True)[direction][1]().to(self.x.dtype)
+            sums: torch.Tensor = wide.directions(True)[direction][1]()
+            return sums.to(self.x.dtype)
 
     def _gradient(self, which: int, ways: int) -> torch.Tensor:
         bias_type = None if self.bias is None else self.bias.dtype
-        return _ops.gradients(self.y, self.x, self.w, self.geometry, [which == 0, which == 1, which == 1], ways, bias_type,
-                              True)[which]
+        needs = [which == 0, which == 1, which == 1]
+        gradient: torch.Tensor = _ops.gradients(self.y, self.x, self.w, self.geometry, needs, ways, bias_type, True)[which]
+        return gradient
 
 
 def is_plain(module: torch.nn.Module) -> bool:

@@ -4,8 +4,8 @@ The gradients of a convolution are convolutions of the same three kinds, so ever
 """
 
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch.autograd import forward_ad
@@ -15,6 +15,7 @@ from . import _batching
 from ._problems import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, MEMORY, Layer, check, empty, execute, is_last, order_of
 from ._transforms import Operator, keep, transformed
 
+_Result = TypeVar("_Result")
 BY_TORCH = {"forward": 1, "data": 2, "weight": 4}  # bits of `ways`: directions that torch computes
 
 
@@ -188,8 +189,9 @@ def _conv_backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
 def _conv_jvp(ctx: Any, tx: Any, tw: Any, tb: Any, *rest: Any) -> torch.Tensor:
     """The tangents that there are: zeros stand for tensors without one."""
     x, w = ctx.saved_tensors
-    return (conv(tx, w, None, *ctx.geometry, "identity", rest[6], 0)
-            + conv(x, tw, tb, *ctx.geometry, "identity", None, ctx.ways))
+    tangent: torch.Tensor = (conv(tx, w, None, *ctx.geometry, "identity", rest[6], 0)
+                             + conv(x, tw, tb, *ctx.geometry, "identity", None, ctx.ways))
+    return tangent
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -206,7 +208,9 @@ def _data_backward(ctx: Any, gx: torch.Tensor) -> tuple[Any, ...]:
 
 def _data_jvp(ctx: Any, tg: torch.Tensor, tw: torch.Tensor, *_: None) -> torch.Tensor:
     g, w = ctx.saved_tensors
-    return conv_data(tg, w, ctx.size, *ctx.geometry) + conv_data(g, tw, ctx.size, *ctx.geometry)
+    tangent: torch.Tensor = (conv_data(tg, w, ctx.size, *ctx.geometry)
+                             + conv_data(g, tw, ctx.size, *ctx.geometry))
+    return tangent
 
 
 def _weight_backward(ctx: Any, gw: torch.Tensor, gb: torch.Tensor | None = None) -> tuple[Any, ...]:
@@ -219,7 +223,9 @@ def _weight_backward(ctx: Any, gw: torch.Tensor, gb: torch.Tensor | None = None)
 
 def _weight_jvp(ctx: Any, tx: torch.Tensor, tg: torch.Tensor, *_: None) -> torch.Tensor:
     x, g = ctx.saved_tensors
-    return conv_weight(tx, g, ctx.size, *ctx.geometry, False) + conv_weight(x, tg, ctx.size, *ctx.geometry, False)
+    tangent: torch.Tensor = (conv_weight(tx, g, ctx.size, *ctx.geometry, False)
+                             + conv_weight(x, tg, ctx.size, *ctx.geometry, False))
+    return tangent
 
 
 def _weight_bias_jvp(ctx: Any, tx: torch.Tensor, tg: torch.Tensor, *_: None) -> tuple[Any, ...]:
@@ -259,9 +265,9 @@ class Direct(torch.autograd.Function):
         return dx, dw, db, g if needs[3] else None, None, None
 
 
-def _named(name: str, call: Any, *arguments: Any) -> Any:
+def _named(name: str, call: Callable[..., _Result], *arguments: Any) -> _Result:
     """call(*arguments), under a name in torch's profiler."""
-    if torch.autograd._profiler_enabled():
+    if torch._C._autograd._profiler_enabled():
         with torch.autograd.profiler.record_function(name):
             return call(*arguments)
     return call(*arguments)
@@ -277,8 +283,11 @@ def bare(x: torch.Tensor) -> bool:
 def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, geometry: tuple[Any, ...], activation: str,
              residual: torch.Tensor | None, ways: int, learns: bool) -> torch.Tensor:
     """`conv` the short way, or by the operator. learns: whether gradients are asked for."""
+    y: torch.Tensor
     if not bare(x) or type(w) not in MEMORY:
-        return conv(x, w, bias, *map(list, geometry[:3]), *geometry[3:], activation, residual, ways)
+        y = conv(x, w, bias, *map(list, geometry[:3]), *geometry[3:], activation, residual, ways)
+        return y
     if learns:
-        return Direct.apply(x, w, bias, residual, _kept(*geometry), ways)
+        y = Direct.apply(x, w, bias, residual, _kept(*geometry), ways)
+        return y
     return _named("faltung::conv", _forward, x, w, bias, _kept(*geometry), activation, residual, ways)

@@ -13,8 +13,9 @@ from . import _UNFUSED, _measure, _ops, nn
 
 _MODULES = {torch.nn.ReLU: "relu", torch.nn.ReLU6: "relu6", torch.nn.SiLU: "silu", torch.nn.Sigmoid: "sigmoid",
             torch.nn.Tanh: "tanh"}
-_FUNCTIONS = {torch.relu: "relu", torch.nn.functional.relu: "relu", torch.nn.functional.relu6: "relu6",
-              torch.nn.functional.silu: "silu", torch.sigmoid: "sigmoid", torch.tanh: "tanh"}
+_FUNCTIONS: dict[Any, str] = {
+    torch.relu: "relu", torch.nn.functional.relu: "relu", torch.nn.functional.relu6: "relu6",
+    torch.nn.functional.silu: "silu", torch.sigmoid: "sigmoid", torch.tanh: "tanh"}
 _GAINS = (_measure.GAIN, 0.8, 0.5, 0.0)  # what torch's times are multiplied by before ours must be less
 _NORMS = (torch.nn.BatchNorm1d, torch.nn.BatchNorm2d, torch.nn.BatchNorm3d)
 
@@ -41,7 +42,7 @@ def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verb
     1
     """
     arguments = example if isinstance(example, tuple) else (example,)
-    own = copy.deepcopy(model)
+    own: Any = copy.deepcopy(model)
     if not model.training:
         with contextlib.suppress(fx.proxy.TraceError, TypeError, NotImplementedError):  # control flow that depends on data
             own = _fused(fx.symbolic_trace(own))
@@ -58,10 +59,11 @@ def optimize(model: torch.nn.Module, example: Any, *, measure: bool = True, verb
         print(_measure.table(own.measurements))
         if own.step_seconds:
             print("whole model: torch {1:.3f} ms, this model {0:.3f} ms".format(*(1e3 * t for t in own.step_seconds)))
-    return own
+    made: torch.nn.Module = own
+    return made
 
 
-def _choose(own: torch.nn.Module, model: torch.nn.Module, arguments: tuple[Any, ...], limit: float | None) -> None:
+def _choose(own: Any, model: torch.nn.Module, arguments: tuple[Any, ...], limit: float | None) -> None:
     """Gives each layer to the faster of both, in place; fewer to faltung where the whole is not faster."""
     sites = _measure.sites_of(own, arguments, tuple(nn.CLASSES), model.training)
     kinds = {name: type(site.module) for name, site in sites.items()}
@@ -102,9 +104,10 @@ def _fused(traced: fx.GraphModule) -> fx.GraphModule:
         source = node.args[0] if node.args else None
         if not isinstance(source, fx.Node) or source.op != "call_module":
             continue
-        conv: Any = modules.get(str(source.target))
-        if not isinstance(conv, _measure.CONVS) or len(source.users) != 1 or getattr(conv, "activation", None):
+        known = modules.get(str(source.target))
+        if not isinstance(known, _measure.CONVS) or len(source.users) != 1 or getattr(known, "activation", None):
             continue
+        conv: Any = known
         if _shared(traced, source):
             continue
         if node.op == "call_module" and isinstance(modules[node.target], _NORMS) and modules[node.target].track_running_stats:

@@ -72,7 +72,8 @@ def _max_data_backward(ctx: Any, gx: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _max_data_jvp(ctx: Any, tx: Any, tg: torch.Tensor, *_: None) -> torch.Tensor:
-    return max_pool_data(ctx.saved_tensors[0], tg, *ctx.rest)
+    tangent: torch.Tensor = max_pool_data(ctx.saved_tensors[0], tg, *ctx.rest)
+    return tangent
 
 
 def _at_largest(x: torch.Tensor, t: torch.Tensor, taps: Any, stride: Any, pads: Any, dilation: Any) -> torch.Tensor:
@@ -140,11 +141,13 @@ def _avg_data_backward(ctx: Any, gx: torch.Tensor) -> tuple[Any, ...]:
 
 
 def _avg_jvp(ctx: Any, tx: torch.Tensor, *_: None) -> torch.Tensor:
-    return avg_pool(tx, *ctx.rest)
+    tangent: torch.Tensor = avg_pool(tx, *ctx.rest)
+    return tangent
 
 
 def _avg_data_jvp(ctx: Any, tg: torch.Tensor, *_: None) -> torch.Tensor:
-    return avg_pool_data(tg, ctx.size, *ctx.rest)
+    tangent: torch.Tensor = avg_pool_data(tg, ctx.size, *ctx.rest)
+    return tangent
 
 
 avg_pool, avg_pool_data = Operator(_avg_pool), Operator(_avg_pool_data)

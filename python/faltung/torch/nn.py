@@ -1,6 +1,7 @@
 """Modules with torch's parameters and state: torch.nn's classes, whose forward is faltung's."""
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ def _conv(name: str, space: int) -> type:
                                 "__doc__": f"torch.nn.{name}; padding modes make no copy."})
 
 
-def _transposed(name: str, function: Any, space: int) -> type:
+def _transposed(name: str, function: Callable[..., torch.Tensor], space: int) -> type:
     def forward(self: Any, input: torch.Tensor, output_size: Any = None) -> torch.Tensor:
         more = self._output_padding(input, output_size, self.stride, self.padding, self.kernel_size, space, self.dilation)
         return function(input, self.weight, self.bias, self.stride, self.padding, more, self.groups, self.dilation)
@@ -35,17 +36,18 @@ def _transposed(name: str, function: Any, space: int) -> type:
     return type(name, (base,), {"forward": forward, "__module__": __name__, "__doc__": f"torch.nn.{name}."})
 
 
-def _max(name: str, function: Any) -> type:
+def _max(name: str, function: Callable[..., torch.Tensor]) -> type:
     def forward(self: Any, input: torch.Tensor) -> torch.Tensor:
         if self.return_indices:
-            return base.forward(self, input)
+            y: torch.Tensor = base.forward(self, input)
+            return y
         return function(input, self.kernel_size, self.stride, self.padding, self.dilation, self.ceil_mode)
 
     base = getattr(torch.nn, name)
     return type(name, (base,), {"forward": forward, "__module__": __name__, "__doc__": f"torch.nn.{name}."})
 
 
-def _avg(name: str, function: Any) -> type:
+def _avg(name: str, function: Callable[..., torch.Tensor]) -> type:
     def forward(self: Any, input: torch.Tensor) -> torch.Tensor:
         override = getattr(self, "divisor_override", None)
         more = () if override is None else (override,)
