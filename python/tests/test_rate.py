@@ -55,6 +55,29 @@ def test_resample(up, down, padtype, kind, calls):
     assert calls
 
 
+@pytest.mark.parametrize("up, count", [(4999, 4500), (97, 120), (5003, 9000)])
+@pytest.mark.parametrize("mode", ["constant", "wrap", "reflect"])
+def test_few_periods(up, count, mode, calls):
+    """Periods as long as the result, and filters as long as the array."""
+    random = np.random.default_rng(11)
+    h, x = random.standard_normal(3 * up + 7), random.standard_normal(count)
+    close(signal.upfirdn(h, x, up, up - 2, mode=mode), scipy.signal.upfirdn(h, x, up, up - 2, mode=mode))
+    h, x = random.standard_normal(60 * up), random.standard_normal(50)
+    close(signal.upfirdn(h, x, up, 2, mode=mode), scipy.signal.upfirdn(h, x, up, 2, mode=mode))
+    assert calls
+
+
+def test_sums_that_overflow_give_no_warning():
+    x = np.where(np.arange(9000) % 2, -3e38, 3e38).astype("f4")
+    h = np.where(np.arange(40) % 6 < 3, 1, -1).astype("f4")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        got = signal.upfirdn(h, x, 3, 2)
+    with np.errstate(all="ignore"):
+        want = scipy.signal.upfirdn(h, x, 3, 2)
+    assert np.isinf(want).sum() > 1000 and np.isinf(got[np.isinf(want)]).mean() > 0.9
+
+
 def test_complex_filters_and_constants(calls):
     random = np.random.default_rng(8)
     h, x = numbers(random, 40, "D"), numbers(random, 9000, "D")

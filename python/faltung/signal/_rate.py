@@ -115,7 +115,7 @@ def _whole_periods(rate: Rate, x: np.ndarray, out: np.ndarray, edge: int) -> Non
     for low, high in ((0, first), (end, periods)):
         if low < high:
             rows = np.arange(low * rate.step + rate.low, (high - 1) * rate.step + rate.high)
-            _run(rate, rows_beyond(x, 1, rows, (edge, edge), 0.0), out, low, high, rows[0])
+            _run(rate, rows_beyond(x, 1, rows, (edge, edge), 0.0), out, low, high, int(rows[0]))
     if rest:
         rows = np.arange(rate.low, rate.high) + periods * rate.step
         last = np.empty((lines, rate.period, inner), out.dtype)
@@ -125,6 +125,8 @@ def _whole_periods(rate: Rate, x: np.ndarray, out: np.ndarray, edge: int) -> Non
 
 def _run(rate: Rate, x: np.ndarray, out: np.ndarray, low: int, high: int, origin: int) -> None:
     """The periods [low, high) of out, from samples of which x holds those from `origin` on."""
+    if low >= high:
+        return
     base, span = low * rate.step + rate.low - origin, rate.high - rate.low
     pairs = []
     for group in rate.groups:
@@ -134,10 +136,11 @@ def _run(rate: Rate, x: np.ndarray, out: np.ndarray, low: int, high: int, origin
     def block(part: tuple[slice, slice, slice], _own: object) -> None:
         lines, periods, columns = part
         end = base + (min(periods.stop, high - low) - 1) * rate.step + span
-        finite = _finite(x[lines, base + periods.start * rate.step: end, columns])
-        for group, windows, targets in pairs:
-            index = (lines, periods, slice(None), columns)[: windows.ndim]
-            (_product if finite else _apart)(group, windows[index], targets[index])
+        with np.errstate(over="ignore", invalid="ignore"):
+            compute = _product if _finite(x[lines, base + periods.start * rate.step: end, columns]) else _apart
+            for group, windows, targets in pairs:
+                index = (lines, periods, slice(None), columns)[: windows.ndim]
+                compute(group, windows[index], targets[index])
 
     _workers.each(_parts(rate, x, high - low), block, object)
 
@@ -184,20 +187,18 @@ def _product(group: Group, samples: np.ndarray, results: np.ndarray) -> None:
 
 def _finite(x: np.ndarray) -> bool:
     """Whether all elements are, by their sum; which may be infinite where no element is."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        return bool(np.isfinite(np.add.reduce(x, None)))
+    return bool(np.isfinite(np.add.reduce(x, None)))
 
 
 def _apart(group: Group, samples: np.ndarray, results: np.ndarray) -> None:
     """Each output from its own taps alone."""
     unit = group.matrix.shape[1] // len(group.residues)
-    with np.errstate(over="ignore", invalid="ignore"):
-        for i, residue in enumerate(group.residues):
-            begin = residue.start - group.start
-            rows = slice(begin, begin + residue.taps.size)
-            if samples.ndim == 4:
-                results[:, :, i] = residue.taps @ samples[:, :, rows]
-                continue
-            for value in range(unit):
-                own = samples[:, :, value::unit]
-                results[:, :, i * unit + value] = own[:, :, rows] @ residue.taps
+    for i, residue in enumerate(group.residues):
+        begin = residue.start - group.start
+        rows = slice(begin, begin + residue.taps.size)
+        if samples.ndim == 4:
+            results[:, :, i] = residue.taps @ samples[:, :, rows]
+            continue
+        for value in range(unit):
+            own = samples[:, :, value::unit]
+            results[:, :, i * unit + value] = own[:, :, rows] @ residue.taps
