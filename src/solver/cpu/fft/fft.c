@@ -110,11 +110,10 @@ static void destroy(falt_plan *base) {
 
 static const falt_plan_table table = {falt_fft_execute, print, destroy, ready};
 
-static bool set_tile(falt_fft_plan *plan, const falt_ask *ask) {
+static bool set_tile(falt_fft_plan *plan, const falt_ask *ask, int64_t most) {
   const falt_rows *rows = &plan->rows;
   const falt_fft_lane *lane = falt_fft_lane_for(ask->device->isa, rows->lane_size);
-  if (!falt_fft_tile_choose(&plan->tile, rows, lane, plan->filters, ask->device, ask->budget->deterministic,
-                            ask->budget->max_workspace))
+  if (!falt_fft_tile_choose(&plan->tile, rows, lane, plan->filters, ask->device, ask->budget->deterministic, most))
     return false;
   const falt_fft_cut *cut = plan->tile.cut;
   const int64_t size[3] = {cut[0].size, cut[1].size, cut[2].size};
@@ -137,10 +136,16 @@ static const char *fill(falt_fft_plan *plan, const falt_ask *ask) {
   const char *reason = set_whole(plan);
   if (reason) return reason;
   set_filters(plan, ask->filter_values);
-  if (!set_tile(plan, ask)) return "its tiles do not fit: the filter reaches too far, or the workspace is limited";
-  plan->each = plan->filters > 1 && (double)plan->filters * (double)spectra_bytes(plan) > (double)MOST_SPECTRA;
   plan->stream = falt_problem_bytes(&plan->problem) > 4.0 * (double)ask->device->caches.l2;
-  lay_out(plan, ask->filter_values != NULL);
+  const int64_t limit = ask->budget->max_workspace;
+  for (int64_t tiles = limit, over = 1; over > 0; tiles -= over) { /* what tiles may take */
+    if ((limit >= 0 && tiles < 0) || !set_tile(plan, ask, tiles))
+      return "its tiles do not fit: the filter reaches too far, or the workspace is limited";
+    plan->each = plan->filters > 1 && (double)plan->filters * (double)spectra_bytes(plan) > (double)MOST_SPECTRA;
+    plan->base.layout = plan->scratch = (falt_memory_layout){0};
+    lay_out(plan, ask->filter_values != NULL);
+    over = limit < 0 ? 0 : (int64_t)plan->base.workspace - limit;
+  }
   plan->base.cost.seconds = estimate(plan);
   return NULL;
 }
