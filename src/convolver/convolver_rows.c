@@ -103,7 +103,6 @@ static int choose(const falt_convolver_rows *r, int plans, int64_t outputs) {
 static falt_status execute(call *c, const falt_plan *plan, const char *input, int64_t band) {
   falt_convolver_rows *r = c->r;
   FALT_TRY(falt_execute(plan, &(falt_operands){.input = (void *)(uintptr_t)input,
-                                               .filter = r->filter,
                                                .output = c->output,
                                                .bias = r->bias,
                                                .scale = r->scale,

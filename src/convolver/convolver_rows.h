@@ -50,7 +50,7 @@ struct falt_convolver_rows {
   char *store; /* of `room` rows; row `low` is at place `slot` */
   char *edge;  /* the rows of a window that reaches beyond the image */
   char *constant;
-  void *workspace, *filter, *bias, *scale;
+  void *workspace, *bias, *scale;
   int64_t room, low, high, slot;
   int64_t keeps, edge_pitch; /* rows of the tail; bytes */
   int64_t rows, next;        /* rows so far; the next output */

@@ -182,18 +182,7 @@ static void *copy_of(const void *from, int64_t count, falt_type type) {
   return copy;
 }
 
-/* Some plans read the filter's values, although they were known. */
-static bool reads_filter(const falt_convolver_rows *r) {
-  bool packed = true;
-  for (int i = 0; i < r->plans; i++)
-    packed = packed && r->plan[i]->packed && (!r->edge_plan[i] || r->edge_plan[i]->packed);
-  return !packed;
-}
-
-static bool copy_vectors(falt_convolver_rows *r, const falt_problem *p, const falt_convolver_rows_options *options,
-                         const void *filter_values) {
-  if (reads_filter(r)) r->filter = copy_of(filter_values, falt_problem_filter_elements(p), p->filter.type);
-  if (!r->filter && reads_filter(r)) return false;
+static bool copy_vectors(falt_convolver_rows *r, const falt_problem *p, const falt_convolver_rows_options *options) {
   const int64_t count = p->filter.size[FALT_G] * p->filter.size[FALT_K];
   const falt_type type = falt_type_real(p->output.type);
   if (p->has_bias) r->bias = copy_of(options->bias, count, type);
@@ -226,7 +215,7 @@ static bool choose_room(falt_convolver_rows *r) {
 }
 
 static falt_status make_memory(falt_convolver_rows *r, const falt_problem *p,
-                               const falt_convolver_rows_options *options, const void *filter_values) {
+                               const falt_convolver_rows_options *options) {
   size_t workspace = 0;
   int64_t window;
   for (int i = 0; i < r->plans; i++) {
@@ -240,8 +229,7 @@ static falt_status make_memory(falt_convolver_rows *r, const falt_problem *p,
   r->store = allocate(r->room, r->store_pitch);
   r->edge = allocate(window, r->edge_pitch);
   r->workspace = falt_alloc(workspace);
-  if (!r->store || !r->edge || !r->workspace || !fill_constant(r, p->boundary_value) ||
-      !copy_vectors(r, p, options, filter_values))
+  if (!r->store || !r->edge || !r->workspace || !fill_constant(r, p->boundary_value) || !copy_vectors(r, p, options))
     return fail_memory();
   return FALT_OK;
 }
@@ -273,7 +261,7 @@ static falt_status make(falt_convolver_rows *r, const falt_problem *p, const fal
   r->keeps = falt_rows_tail(&r->shape);
   choose_bands(r);
   FALT_TRY(make_plans(r, p, &options->budget, filter_values));
-  return make_memory(r, p, options, filter_values);
+  return make_memory(r, p, options);
 }
 
 void falt_convolver_rows_options_default(falt_convolver_rows_options *options) {
@@ -308,7 +296,7 @@ void falt_convolver_rows_destroy(falt_convolver_rows **rows) {
     if (r->edge_plan[i] != r->plan[i]) falt_plan_destroy(&r->edge_plan[i]);
     falt_plan_destroy(&r->plan[i]);
   }
-  void *const memory[] = {r->store, r->edge, r->constant, r->workspace, r->filter, r->bias, r->scale, r};
+  void *const memory[] = {r->store, r->edge, r->constant, r->workspace, r->bias, r->scale, r};
   for (size_t i = 0; i < sizeof memory / sizeof *memory; i++) falt_free(memory[i]);
   *rows = NULL;
 }
