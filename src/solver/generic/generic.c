@@ -6,7 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-
 /* With max pooling, a run of the solver for each place in the window, with the window's stride, updates the same
  * output.
  *

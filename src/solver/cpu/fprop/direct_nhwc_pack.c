@@ -18,24 +18,42 @@ static bool taps_first(const falt_direct_nhwc_plan *plan) {
          !falt_tensor_unit(w, FALT_C);
 }
 
+/* Pieces of so many taps and channels each: where chains of multiply-adds begin, which makes the bits of sums that are
+ * cut those of whole ones. */
 typedef struct cut {
   falt_layer_pieces taps, channels;
+  int64_t tap_unit, channel_unit, tap_count, channel_count;
 } cut;
 
 /* Parts of an approximate number of rows: all taps of some channels, taps with all channels, or some channels of one
  * tap. */
 static cut cut_depth(const falt_direct_nhwc_plan *plan, int64_t rows) {
   const int64_t taps = plan->layer.taps, channels = plan->layer.channels;
+  const int64_t tap_unit = falt_layer_chain(channels, FALT_LAYER_CHAIN), tap_units = falt_ceil_div(taps, tap_unit);
+  const int64_t channel_unit = FALT_LAYER_CHAIN, channel_units = falt_ceil_div(channels, channel_unit);
   int64_t tap_parts = 1, channel_parts = 1;
-  if (taps_first(plan))
-    channel_parts = falt_min(channels, falt_ceil_div(channels, falt_max(1, rows / taps)));
-  else if (channels < rows)
+  if (taps_first(plan)) {
+    channel_parts = falt_ceil_div(channels, falt_max(1, rows / taps));
+  } else if (channels < rows) {
     tap_parts = falt_ceil_div(taps, rows / channels);
-  else {
+  } else {
     tap_parts = taps;
     channel_parts = falt_ceil_div(channels, rows);
   }
-  return (cut){falt_layer_cut(taps, tap_parts), falt_layer_cut(channels, channel_parts)};
+  return (cut){falt_layer_cut(tap_units, falt_min(tap_units, tap_parts)),
+               falt_layer_cut(channel_units, falt_min(channel_units, channel_parts)),
+               tap_unit,
+               channel_unit,
+               taps,
+               channels};
+}
+
+/* The first tap and the first channel of a piece. */
+static int64_t first_tap(const cut *c, int64_t piece) {
+  return falt_min(c->tap_count, c->tap_unit * falt_layer_piece(&c->taps, piece));
+}
+static int64_t first_channel(const cut *c, int64_t piece) {
+  return falt_min(c->channel_count, c->channel_unit * falt_layer_piece(&c->channels, piece));
 }
 
 static int64_t cut_count(const cut *c) {
@@ -44,10 +62,9 @@ static int64_t cut_count(const cut *c) {
 
 static falt_direct_nhwc_part part_at(const cut *c, int64_t index) {
   const int64_t t = index / c->channels.count, i = index % c->channels.count;
-  falt_direct_nhwc_part part = {index, .tap = falt_layer_piece(&c->taps, t),
-                                .channel = falt_layer_piece(&c->channels, i)};
-  part.taps = falt_layer_piece(&c->taps, t + 1) - part.tap;
-  part.channels = falt_layer_piece(&c->channels, i + 1) - part.channel;
+  falt_direct_nhwc_part part = {index, .tap = first_tap(c, t), .channel = first_channel(c, i)};
+  part.taps = first_tap(c, t + 1) - part.tap;
+  part.channels = first_channel(c, i + 1) - part.channel;
   return part;
 }
 
@@ -63,7 +80,8 @@ void falt_direct_nhwc_set_parts(falt_direct_nhwc_plan *plan) {
   plan->part_rows = plan->just_in_time ? falt_max(1, taps_first(plan) ? cached / 2 : cached / 8) : depth;
   const cut parts = cut_depth(plan, plan->part_rows);
   plan->parts = cut_count(&parts);
-  plan->part_most = falt_layer_most(&parts.taps) * falt_layer_most(&parts.channels);
+  plan->part_most = falt_min(parts.tap_count, parts.tap_unit * falt_layer_most(&parts.taps)) *
+                    falt_min(parts.channel_count, parts.channel_unit * falt_layer_most(&parts.channels));
 }
 
 falt_direct_nhwc_part falt_direct_nhwc_part_of(const falt_direct_nhwc_plan *plan, int64_t index) {

@@ -325,7 +325,9 @@ static void lay_memory(falt_igemm_nchw_plan *plan) {
   const size_t columns = (size_t)(falt_layer_most(&plan->panels) * layer->kernels->width);
   const size_t channels = (size_t)layer->p.output.size[FALT_G] * (size_t)layer->results; /* of all groups */
   const size_t row = columns * (size_t)layer->taps * sizeof(float);
-  plan->span = falt_max(1, falt_min(layer->channels, (int64_t)(plan->base.device->caches.l2 / 2 / row)));
+  /* Of the widest panel, whatever the threads: a span begins a chain of multiply-adds. */
+  const size_t widest = (size_t)(layer->kernels->vectors * layer->kernels->width * layer->taps) * sizeof(float);
+  plan->span = falt_max(1, falt_min(layer->channels, (int64_t)(plan->base.device->caches.l2 / 2 / widest)));
   const bool waits = plan->span < layer->channels;
   plan->at.panel = falt_place_part(&plan->at.parts, (size_t)plan->span * row);
   plan->at.sums = falt_place_part(

@@ -14,6 +14,10 @@
 
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
 enum { FALT_LAYER_CHAIN = 512 };
+/* Segments of a depth in one chain. */
+static inline int64_t falt_layer_chain(int64_t depth, int64_t chain) {
+  return depth > 0 && depth < chain ? chain / depth : 1;
+}
 
 /* Elements to skip before a segment: of `a`, and of the panel. */
 typedef struct falt_layer_jump {
@@ -25,9 +29,10 @@ typedef struct falt_layer_jump {
  *
  * for m < rows, i < n, where pitch is n rounded up to whole vectors, at most `vectors` of them, and b_skip elements;
  * rows are at most what the table says for so many. Jumps move a and b on before a segment, for it and those that
- * follow. The terms whose rows of b lie in the same `chain` rows are one chain of multiply-adds in the order s, j, and
- * chains are added up in order: in one chain a long sum of f32 would lose as many bits as its length has. So the bits
- * of a sum do not depend on how rows and columns were cut into calls. */
+ * follow. Segments whose panels lie within `chain` rows, or `chain` rows of one segment, are one chain of multiply-adds
+ * in the order s, j, and chains are added up in order: in one chain a long sum of f32 would lose as many bits as its
+ * length has. So the bits of a sum do not depend on how rows and columns were cut into calls, nor the depth at the
+ * beginning of a chain. */
 typedef struct falt_layer_product {
   const float *const *a;
   const float *b; /* all of the pitch is readable; faster where it is aligned to a vector */

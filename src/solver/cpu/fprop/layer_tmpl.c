@@ -86,8 +86,9 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   const falt_layer_jump *jump = call->jumps;
   const bool widest = vectors == VECTORS; /* others have no registers left */
   ahead next = begin_ahead(call);
-  const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN;
-  const int64_t reach = falt_max(1, chain * pitch); /* of a chain, in the panel: strides of 0 have none */
+  const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN, whole = falt_layer_chain(call->depth, chain);
+  const int64_t reach = falt_max(1, whole * call->depth * pitch); /* of segments in one chain; strides of 0 have none */
+  const bool apart = call->depth >= chain;                        /* a segment has chains of its own */
   const lane *limit = b + reach;
   bool adds = call->accumulate;
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
@@ -100,10 +101,10 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
     for (int64_t j = 0, stop; j < end; j = stop) {
-      if (b >= limit) {
+      if (apart ? s + j > 0 : b >= limit) {
         end_chain(call, rows, vectors, adds, sum);
         adds = true;
-        limit += falt_round_up(b - limit + 1, reach);
+        if (!apart) limit += falt_round_up(b - limit + 1, reach);
       }
       stop = falt_min(end, j + chain * step);
       for (int64_t i = j; i < stop; i += step, b += pitch) {
