@@ -76,6 +76,13 @@ static const regression lines[] = {
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=s32 rank=2", 281474976710663},
     {"correlate h=9 w=40 r=7 s=9 mode=full weight-type=s8 out-type=u16 rank=3", 4785074604081159},
     {"correlate h=1 w=2 r=3 s=7 rank=2", 281474976710663},
+    /* layer kernels: rows of a panel that lie in one place */
+    {"backward-filter n=2 c=1 d=1 h=1 w=1 k=16 t=1 r=1 s=1 output-strides=0,0,1,0,0,0", 0},
+    {"backward-filter c=1 h=1 w=18 k=16 r=1 s=1 type=bf16 output-strides=0,0,1,0,0,0", 0},
+    /* direct: 1,000 equal terms in one chain of roundings */
+    {"correlate n=31 w=9 s=1000 stride=2 dilation=18 anchor=501 boundary=edge filter=known filter-strides=0,0,0,0,0,0 "
+     "filter-offset=1",
+     157862755472083},
     /* the verification: products that underflow before a large scale */
     {"forward c=31 h=1 w=6 k=31 r=3 s=3 groups=31 stride=2 pad=1 layout=nhwc scale=1 act=relu", 2000547},
 };
@@ -185,8 +192,35 @@ static void test_limits(void **state) {
       if (devices[isa][0]) check_limits(devices[isa][0], layers[i]);
 }
 
+/* The solvers of a plan, which are its text up to what depends on threads. */
+static void see_plan(falt_device *device, const char *line, char text[1024]) {
+  falt_plan *plan = NULL;
+  assert_int_equal(falt_plan_create_line(&plan, device, line, NULL), FALT_OK);
+  falt_plan_print(plan, text, 1024);
+  text[strcspn(text, " ")] = '\0';
+  falt_plan_destroy(&plan);
+}
+
+/* A worker's rows may be large: direct was refused where many workers' were too much together. */
+static void test_deterministic_choice(void **state) {
+  (void)state;
+  static const char *const filters[] = {
+      "correlate pixel=2 h=1 w=2 r=2 s=2 dilation=975 boundary=y=wrap,x=wrap:symmetric out-type=f64 filter=given "
+      "deterministic=1",
+      "correlate h=40 w=3000 r=900 s=3 boundary=edge filter=given deterministic=1",
+      "correlate d=9 h=9 w=40000 t=9 r=9 s=3 boundary=edge filter=given deterministic=1",
+  };
+  for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
+    for (size_t i = 0; devices[isa][0] && i < sizeof filters / sizeof *filters; i++) {
+      char alone[1024], many[1024];
+      see_plan(devices[isa][0], filters[i], alone);
+      see_plan(devices[isa][1], filters[i], many);
+      assert_string_equal(alone, many);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_lines), cmocka_unit_test(test_known_filter),
-                                     cmocka_unit_test(test_limits)};
+                                     cmocka_unit_test(test_limits), cmocka_unit_test(test_deterministic_choice)};
   return cmocka_run_group_tests(tests, open_devices, close_devices);
 }

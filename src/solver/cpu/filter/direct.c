@@ -19,7 +19,8 @@
  * A depthwise layer in NCHW is such a filter for each channel. An epilogue beyond scale and clip is applied to a task's
  * output in place, while it is in the L2 cache. */
 
-static const int64_t MOST_WORKSPACE = INT64_C(24) << 20;
+/* Of a worker, whatever their number: deterministic plans are the same for any. */
+static const size_t MOST_SCRATCH = (size_t)12 << 20;
 enum { LEAST_STRIP = 64, NARROW = 384, LONG_ROW = 16384, CHUNK = 960, LINE = 64 };
 
 static int64_t gcd(int64_t a, int64_t b) {
@@ -229,7 +230,7 @@ static bool set_blocks(falt_direct_plan *plan) {
     plan->base.layout = (falt_memory_layout){0};
     falt_rows_place(&plan->base.layout, plan->base.device, &plan->scratch.parts);
     plan->base.workspace = plan->base.layout.total;
-    if ((int64_t)plan->base.workspace <= MOST_WORKSPACE) return true;
+    if (plan->scratch.parts.total <= MOST_SCRATCH) return true;
     if (plan->block[2] <= LEAST_STRIP) return false;
   }
 }
@@ -376,7 +377,7 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   set_band(plan);
   if (!set_blocks(plan)) {
     destroy(&plan->base);
-    return falt_refuse(ask, "the rows under the filter need more than %d MiB", (int)(MOST_WORKSPACE >> 20));
+    return falt_refuse(ask, "the rows under the filter need more than %d MiB a thread", (int)(MOST_SCRATCH >> 20));
   }
   set_taps(plan, ask->filter_values);
   if (finishes) set_epilogue(plan, ask->device);
