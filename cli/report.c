@@ -3,6 +3,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -95,7 +96,9 @@ const char *cli_nearest_name(const char *text, const char *const *names, int cou
   const char *nearest = NULL;
   int length = (int)strnlen(text, LONGEST_NAME), best = length / 2 + 1;
   for (int i = 0; i < count; i++) {
-    int distance = names[i] ? edit_distance(text, length, names[i], (int)strnlen(names[i], LONGEST_NAME)) : best;
+    const int name_length = names[i] ? (int)strnlen(names[i], LONGEST_NAME) : 0;
+    if (!names[i] || abs(length - name_length) >= best) continue;
+    const int distance = edit_distance(text, length, names[i], name_length);
     if (distance < best) best = distance, nearest = names[i];
   }
   return nearest;

@@ -115,44 +115,71 @@ int falt_find_name(const char *text, size_t length, const char *const *names, in
 
 enum { LONGEST_NAME = 64 };
 
-static bool same_letter(char a, char b) {
-  return tolower((unsigned char)a) == tolower((unsigned char)b);
-}
-
 static int least(int a, int b) {
   return a < b ? a : b;
 }
 
-/* The fewest insertions, deletions, replacements and swaps of neighbours that transform a into b. Row i holds the
- * distances of a's first i letters from every prefix of b; three rows are enough because a swap looks back two. */
-static int edit_distance(const char *a, int a_length, const char *b, int b_length) {
-  int rows[3][LONGEST_NAME + 1];
-  for (int j = 0; j <= b_length; j++) rows[0][j] = j;
+/* Names are in ASCII. */
+static char small_letter(char letter) {
+  return letter >= 'A' && letter <= 'Z' ? (char)(letter - 'A' + 'a') : letter;
+}
+
+/* The letters that occur, as a set of their low five bits, which are the same for small and capital ones. */
+static uint32_t letters_in(const char *text, size_t length) {
+  uint32_t letters = 0;
+  for (size_t i = 0; i < length; i++) letters |= UINT32_C(1) << (text[i] & 31);
+  return letters;
+}
+
+/* Changes of a text that are at least needed: each brings one letter that it lacks, or removes one that the name lacks.
+ */
+static int least_distance(uint32_t text, uint32_t name) {
+  const int lacking = __builtin_popcount(name & ~text), beside = __builtin_popcount(text & ~name);
+  return lacking > beside ? lacking : beside;
+}
+
+/* The fewest insertions, deletions, replacements and swaps of neighbours that transform a into b, or more than `most`
+ * if these do not suffice. Row i holds the distances of a's first i letters from prefixes of b, of which only those
+ * whose lengths differ from i by at most `most` are needed (Ukkonen, 1985); three rows are enough because a swap looks
+ * back two. Letters are small. */
+static int edit_distance(const char *a, int a_length, const char *b, int b_length, int most) {
+  int rows[3][LONGEST_NAME + 2], before = 0;
+  for (int j = 0; j <= least(b_length, most); j++) rows[0][j] = j;
+  rows[0][least(b_length, most) + 1] = most + 1;
   for (int i = 1; i <= a_length; i++) {
-    int *row = rows[i % 3];
+    int *row = rows[i % 3], fewest = most + 1;
     const int *up = rows[(i + 2) % 3], *up2 = rows[(i + 1) % 3];
-    row[0] = i;
-    for (int j = 1; j <= b_length; j++) {
-      row[j] = least(least(up[j], row[j - 1]) + 1, up[j - 1] + !same_letter(a[i - 1], b[j - 1]));
-      if (i > 1 && j > 1 && same_letter(a[i - 1], b[j - 2]) && same_letter(a[i - 2], b[j - 1]))
-        row[j] = least(row[j], up2[j - 2] + 1);
+    const int first = i > most ? i - most : 1, last = least(b_length, i + most);
+    row[first - 1] = i > most ? most + 1 : i;
+    for (int j = first; j <= last; j++) {
+      row[j] = least(least(up[j], row[j - 1]) + 1, up[j - 1] + (a[i - 1] != b[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = least(row[j], up2[j - 2] + 1);
+      fewest = least(fewest, row[j]);
     }
+    row[last + 1] = most + 1;
+    fewest = least(fewest, row[first - 1]);
+    if (fewest > most && before >= most) return most + 1; /* neither this row nor a swap from the one before leads on */
+    before = fewest;
   }
   return rows[a_length % 3][b_length];
 }
 
 const char *falt_nearest_name(const char *text, size_t length, const char *const *names, int count) {
   const char *nearest = NULL;
+  char wrong[LONGEST_NAME], name[LONGEST_NAME];
   int fewest = 2 * LONGEST_NAME;
   if (length == 0 || length > LONGEST_NAME) return NULL;
+  for (size_t i = 0; i < length; i++) wrong[i] = small_letter(text[i]);
+  const uint32_t letters = letters_in(text, length);
   for (int i = 0; i < count; i++) {
     const size_t name_length = names[i] ? strlen(names[i]) : 0;
     if (name_length == 0 || name_length > LONGEST_NAME) continue;
-    const int longer = (int)(length > name_length ? length : name_length);
-    const int least_distance = longer - (int)(length < name_length ? length : name_length);
-    if (2 * least_distance > longer || least_distance >= fewest) continue;
-    const int distance = edit_distance(text, (int)length, names[i], (int)name_length);
-    if (2 * distance > longer || distance >= fewest) continue;
+    const int longer = (int)(length > name_length ? length : name_length), most = least(longer / 2, fewest - 1);
+    if (2 * longer - (int)(length + name_length) > most) continue;
+    if (least_distance(letters, letters_in(names[i], name_length)) > most) continue;
+    for (size_t j = 0; j < name_length; j++) name[j] = small_letter(names[i][j]);
+    const int distance = edit_distance(wrong, (int)length, name, (int)name_length, most);
+    if (distance > most) continue;
     fewest = distance;
     nearest = names[i];
   }

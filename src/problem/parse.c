@@ -21,10 +21,10 @@ static falt_status read_verb(const char **line, int *verb) {
     return falt_fail(FALT_INVALID_TEXT, "problem: the line is empty; it begins with an operation such as correlate");
   *verb = falt_find_name(token, length, names, FALT_VERB_COUNT);
   if (*verb >= 0) return FALT_OK;
-  const char *near = falt_nearest_name(token, length, names, FALT_VERB_COUNT);
   const char *hint = falt_word_hint("operation", token, length);
   falt_quote quote = falt_quoted(token, length);
   if (hint) return falt_fail(FALT_INVALID_TEXT, "problem: unknown operation '%s'; write %s", quote.text, hint);
+  const char *near = falt_nearest_name(token, length, names, FALT_VERB_COUNT);
   if (near)
     return falt_fail(FALT_INVALID_TEXT, "problem: unknown operation '%s'; did you mean '%s'?", quote.text, near);
   return falt_fail(FALT_INVALID_TEXT,
@@ -35,13 +35,13 @@ static falt_status read_verb(const char **line, int *verb) {
 /* Names the word that is near, among those that may stand here. */
 static falt_status unknown_word(const char *name, size_t length, unsigned families) {
   const char *names[FALT_WORD_COUNT] = {NULL};
+  const char *hint = falt_word_hint("word", name, length);
+  falt_quote quote = falt_quoted(name, length);
+  if (hint) return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; write %s", quote.text, hint);
   for (int i = 0; i < FALT_WORD_COUNT; i++) {
     if (falt_words[i].families & families) names[i] = falt_words[i].name;
   }
   const char *near = falt_nearest_name(name, length, names, FALT_WORD_COUNT);
-  const char *hint = falt_word_hint("word", name, length);
-  falt_quote quote = falt_quoted(name, length);
-  if (hint) return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; write %s", quote.text, hint);
   if (near) return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; did you mean '%s'?", quote.text, near);
   return falt_fail(FALT_INVALID_TEXT, "problem: unknown word '%s'; docs/guide/problem-line.md lists the words",
                    quote.text);

@@ -18,7 +18,6 @@ falt_status falt_word_bad(falt_status status, const falt_word *word, const char 
 
 falt_status falt_word_unknown(const falt_word *word, const char *text, size_t length, const char *const *names,
                               int count) {
-  const char *near = falt_nearest_name(text, length, names, count);
   const char *hint = falt_word_hint(word->name, text, length);
   falt_quote quote = falt_quoted(text, length);
   if (hint) {
@@ -26,6 +25,7 @@ falt_status falt_word_unknown(const falt_word *word, const char *text, size_t le
     return falt_fail(FALT_INVALID_TEXT, "problem: %s=%s: unknown; write %s%s%s", word->name, quote.text,
                      whole ? "" : word->name, whole ? "" : "=", hint);
   }
+  const char *near = falt_nearest_name(text, length, names, count);
   if (near)
     return falt_fail(FALT_INVALID_TEXT, "problem: unknown %s '%s'; did you mean '%s'?", word->name, quote.text, near);
   falt_text all = {(char[160]){""}, 160, 0};

@@ -158,6 +158,11 @@ static void test_names(UNUSED void **state) {
                {"simmetrik", "symmetric"},
                {"gauss", "gaussian"},
                {"amx", "max"},
+               {"cnostatn", "constant"},
+               {"onstantxyz", "constant"},
+               {"erfelct011", "reflect101"},
+               {"nstantab", "constant"},
+               {"nstantabc", NULL},
                {"zzzz", NULL},
                {"", NULL},
                {"q", NULL}};
