@@ -237,21 +237,21 @@ static void draw_epilogue(falt_draft *d) {
   if (falt_once_in(d, d->plain ? 2 : 3)) draw_activation(d);
 }
 
-/* Terms that could be fewer multiply-adds than the taps, and now and then more. */
+/* Terms that could be fewer multiply-adds than the taps, and now and then more. Rows have one as a rule: boxes. */
 static void draw_rank(falt_draft *d) {
   static const falt_odds ranks[] = {{50, 1}, {25, 2}, {12, 3}, {5, 4}, {2, 9}};
-  const bool flat = d->recipe.window == FALT_FLAT_WINDOW || d->recipe.window == FALT_ROW_WINDOW;
-  if (flat ? !falt_once_in(d, 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
+  const bool row = d->recipe.window == FALT_ROW_WINDOW, flat = row || d->recipe.window == FALT_FLAT_WINDOW;
+  if (flat ? !falt_once_in(d, row ? 60 : 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
   if (d->line.rank && d->recipe.channels == FALT_BYTES && falt_once_in(d, 2)) d->line.rank = 1;
-  if (d->line.rank && d->recipe.window == FALT_ROW_WINDOW) d->line.rank = 1;
+  if (d->line.rank && row) d->line.rank = 1;
 }
 
 /* In place of a rank, for filters of floating type. */
 static void draw_factors(falt_draft *d) {
   static const falt_odds terms[] = {{50, 1}, {30, 2}, {15, 3}, {5, 6}};
   falt_line *l = &d->line;
-  if (falt_verb_family(l->verb) != FALT_OF_FILTERS || !falt_once_in(d, d->recipe.window == FALT_FLAT_WINDOW ? 2 : 8))
-    return;
+  const int seldom = d->recipe.window == FALT_FLAT_WINDOW ? 2 : d->recipe.window == FALT_ROW_WINDOW ? 30 : 8;
+  if (falt_verb_family(l->verb) != FALT_OF_FILTERS || !falt_once_in(d, seldom)) return;
   l->rank = 0;
   l->factors = d->recipe.channels == FALT_BYTES && falt_once_in(d, 2) ? 1 : FALT_DRAW(d, terms);
   if (l->weight_type >= 0 && is_integer(l->weight_type)) l->weight_type = -1;
