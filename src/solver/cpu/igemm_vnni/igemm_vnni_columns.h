@@ -8,6 +8,34 @@
 #include "solver/cpu/igemm_vnni/igemm_vnni_rows.h"
 
 #if FALT_VECTOR_BYTES == 64
+/* Bytes of each 128 bits in another order, zeros where it is negative, and pairs of bytes of the whole vector. The
+ * memory sanitizer takes lanes that a permutation leaves out for read ones, and has these lane by lane. */
+#if defined(FALT_MSAN)
+FALT_INLINE __m512i order_bytes(__m512i source, __m512i order) {
+  signed char from[64], at[64], to[64];
+  _mm512_storeu_si512(from, source);
+  _mm512_storeu_si512(at, order);
+  for (int i = 0; i < 64; i++) to[i] = at[i] < 0 ? 0 : from[i / 16 * 16 + at[i] % 16];
+  return _mm512_loadu_si512(to);
+}
+
+FALT_INLINE __m512i order_pairs(__m512i source, __m512i order) {
+  uint16_t from[32], at[32], to[32];
+  _mm512_storeu_si512(from, source);
+  _mm512_storeu_si512(at, order);
+  for (int i = 0; i < 32; i++) to[i] = from[at[i] % 32];
+  return _mm512_loadu_si512(to);
+}
+#else
+FALT_INLINE __m512i order_bytes(__m512i source, __m512i order) {
+  return _mm512_shuffle_epi8(source, order);
+}
+
+FALT_INLINE __m512i order_pairs(__m512i source, __m512i order) {
+  return _mm512_permutexvar_epi16(order, source);
+}
+#endif
+
 /* Where slot j of a group is, or another slot, which can be read, if there is none. */
 FALT_INLINE int64_t slot_at(const falt_tiles_slots *call, int j) {
   return call->at[call->present >> j & 1 ? j : __builtin_ctz(call->present)];
@@ -40,7 +68,7 @@ static void flip(char *tile) {
   for (int i = 0; i < 16; i++) _mm512_storeu_si512(tile + i * FALT_TILE_BYTES, v[i]);
 }
 
-/* For _mm512_shuffle_epi8: bytes [from, from + width) of each group to slot j, zeros elsewhere. */
+/* For order_bytes: bytes [from, from + width) of each group to slot j, zeros elsewhere. */
 FALT_INLINE __m512i slot_order(int64_t from, int j, int width) {
   const __m512i index = _mm512_set_epi8(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9,
                                         8, 7, 6, 5, 4, 3, 2, 1, 0, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0,
@@ -61,10 +89,10 @@ FALT_INLINE void collect_slots(const falt_tiles_slots *call, const int slots) {
     order[j] = call->present >> j & 1 ? slot_order(at % GROUP, j, call->width) : _mm512_set1_epi8(-128);
   }
   for (int g = 0; g < call->groups; g++) {
-    __m512i v = _mm512_shuffle_epi8(_mm512_loadu_si512(from[0] + g * step), order[0]);
+    __m512i v = order_bytes(_mm512_loadu_si512(from[0] + g * step), order[0]);
     FALT_UNROLL
     for (int j = 1; j < slots; j++)
-      v = _mm512_or_si512(v, _mm512_shuffle_epi8(_mm512_loadu_si512(from[j] + g * step), order[j]));
+      v = _mm512_or_si512(v, order_bytes(_mm512_loadu_si512(from[j] + g * step), order[j]));
     _mm512_storeu_si512(call->to + g * FALT_TILE_BYTES, v);
   }
 }
@@ -139,7 +167,7 @@ static void gather(const char *from, int64_t step, int n, char *to) {
   for (int64_t i = 0; i < bytes; i += FALT_TILE_BYTES, q = _mm512_add_epi16(q, _mm512_set1_epi16(1))) {
     const __m512i source = i + FALT_TILE_BYTES <= bytes ? _mm512_loadu_si512(from + i)
                                                         : _mm512_maskz_loadu_epi8(first_bytes(bytes - i), from + i);
-    v = _mm512_mask_permutexvar_epi16(v, _mm512_cmpeq_epi16_mask(vector, q), at, source);
+    v = _mm512_mask_blend_epi16(_mm512_cmpeq_epi16_mask(vector, q), v, order_pairs(source, at));
   }
   _mm512_mask_storeu_epi16(to, columns, v);
 }
