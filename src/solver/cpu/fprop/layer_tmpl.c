@@ -54,25 +54,12 @@ FALT_INLINE void fetch_ahead(ahead *a, const falt_layer_product *call) {
   }
 }
 
-/* Adds a chain of multiply-adds to the result of earlier ones, if there are any, and begins the next chain. */
-FALT_INLINE void end_chain(const falt_layer_product *call, const int rows, const int vectors, bool adds,
-                           vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS]) {
-  const int last = (int)call->n - (vectors - 1) * VEC;
-  FALT_UNROLL
-  for (int m = 0; m < rows; m++) {
-    FALT_UNROLL
-    for (int q = 0; q < vectors; q++) {
-      if (adds) sum[m][q] += load_columns(call->out[m], q, vectors, last);
-      store_columns(call->out[m], q, vectors, last, sum[m][q]);
-      sum[m][q] = (vec){0};
-    }
-  }
-}
-
-/* Always inlined with constant rows and vectors, so that the loops over the block unroll. Compilers unroll short loops
- * only, so rows and vectors are separate loops everywhere; otherwise accumulators would not stay in registers. */
+/* One chain of multiply-adds. Always inlined with constant rows and vectors, so that the loops over the block unroll.
+ * Compilers unroll short loops only, so rows and vectors are separate loops everywhere; otherwise accumulators would
+ * not stay in registers. */
 FALT_INLINE void block(const falt_layer_product *call, const int rows, const int vectors) {
   vec sum[FALT_LAYER_ROWS][FALT_LAYER_VECTORS];
+  const int last = (int)call->n - (vectors - 1) * VEC;
   FALT_UNROLL
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
@@ -86,11 +73,6 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   const falt_layer_jump *jump = call->jumps;
   const bool widest = vectors == VECTORS; /* others have no registers left */
   ahead next = begin_ahead(call);
-  const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN, whole = falt_layer_chain(call->depth, chain);
-  const int64_t reach = falt_max(1, whole * call->depth * pitch); /* of segments in one chain; strides of 0 have none */
-  const bool apart = call->depth >= chain;                        /* a segment has chains of its own */
-  const lane *limit = b + reach;
-  bool adds = call->accumulate;
   for (int64_t s = 0; s < call->segments; s++, a += call->a_pitch) {
     if (jump) {
       a += jump->a;
@@ -100,29 +82,28 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL
     for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
-    for (int64_t j = 0, stop; j < end; j = stop) {
-      if (apart ? s + j > 0 : b >= limit) {
-        end_chain(call, rows, vectors, adds, sum);
-        adds = true;
-        if (!apart) limit += falt_round_up(b - limit + 1, reach);
-      }
-      stop = falt_min(end, j + chain * step);
-      for (int64_t i = j; i < stop; i += step, b += pitch) {
-        vec column[FALT_LAYER_VECTORS];
+    for (int64_t j = 0; j < end; j += step, b += pitch) {
+      vec column[FALT_LAYER_VECTORS];
+      FALT_UNROLL
+      for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
+      if (widest) fetch_ahead(&next, call);
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) {
+        vec x = vec_all(row[m][j]);
+        if (vectors > 1) x = vec_keep(x);
         FALT_UNROLL
-        for (int q = 0; q < vectors; q++) column[q] = vec_keep(vec_load(b + q * VEC));
-        if (widest) fetch_ahead(&next, call);
-        FALT_UNROLL
-        for (int m = 0; m < rows; m++) {
-          vec x = vec_all(row[m][i]);
-          if (vectors > 1) x = vec_keep(x);
-          FALT_UNROLL
-          for (int q = 0; q < vectors; q++) sum[m][q] = vec_madd(sum[m][q], column[q], x);
-        }
+        for (int q = 0; q < vectors; q++) sum[m][q] = vec_madd(sum[m][q], column[q], x);
       }
     }
   }
-  end_chain(call, rows, vectors, adds, sum);
+  FALT_UNROLL
+  for (int m = 0; m < rows; m++) {
+    FALT_UNROLL
+    for (int q = 0; q < vectors; q++) {
+      if (call->accumulate) sum[m][q] += load_columns(call->out[m], q, vectors, last);
+      store_columns(call->out[m], q, vectors, last, sum[m][q]);
+    }
+  }
 }
 
 /* The sizes that the table of blocks needs, for the compiler to know. */
@@ -141,8 +122,51 @@ MORE_BLOCKS(BLOCK)
 static void (*const blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS])(const falt_layer_product *call) = {
     FALT_LAYER_BLOCKS(FALT_LAYER_BLOCK_AT) MORE_BLOCKS(FALT_LAYER_BLOCK_AT)};
 
+/* Segments from s on in one chain, whose panel begins `at` elements after the call's. */
+static int64_t chained(const falt_layer_product *call, int64_t s, int64_t at, int64_t pitch, int64_t chain) {
+  const int64_t left = call->segments - s, most = falt_min(left, falt_layer_chain(call->depth, chain));
+  const int64_t segment = call->depth * pitch, reach = falt_max(1, falt_layer_chain(call->depth, chain) * segment);
+  if (!call->jumps || call->depth >= chain) return most;
+  int64_t count = 0, here, first = 0;
+  for (; count < left; count++, at = here + segment) {
+    here = at + call->jumps[s + count].b;
+    if (count == 0) first = here / reach;
+    if (here / reach != first) break;
+  }
+  return count;
+}
+
+/* Chain by chain. Where a segment is longer than a chain, each of its pieces is one. */
 static void product(const falt_layer_product *call) {
-  blocks[(call->n - 1) / VEC][call->rows - 1](call);
+  void (*const run)(const falt_layer_product *) = blocks[(call->n - 1) / VEC][call->rows - 1];
+  const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN;
+  const int64_t pitch = (call->n + VEC - 1) / VEC * VEC + call->b_skip;
+  falt_layer_product piece = *call;
+  const bool near = !call->jumps || call->segments < 2; /* no jump leads into another chain */
+  if (near && call->segments * call->depth <= chain) {
+    run(call);
+    return;
+  }
+  for (int64_t s = 0, steps = 0; s < call->segments; s += piece.segments) {
+    const lane *b = piece.b;
+    piece.segments = chained(call, s, b - call->b, pitch, chain);
+    piece.jumps = call->jumps ? call->jumps + s : NULL;
+    for (int64_t j = 0; j < call->depth; j += piece.depth) {
+      piece.depth = call->depth >= chain ? falt_min(chain, call->depth - j) : call->depth;
+      piece.offset = call->offset + j * (1 + call->skip);
+      piece.b = b + j * pitch;
+      run(&piece);
+      piece.accumulate = true;
+      steps += piece.segments * piece.depth;
+      if (call->ahead) piece.ahead = call->ahead + steps * LINE + steps / call->ahead_run * call->ahead_jump;
+    }
+    piece.a += piece.segments * call->a_pitch;
+    piece.b = b + piece.segments * call->depth * pitch;
+    for (int64_t i = 0; call->jumps && i < piece.segments; i++) {
+      piece.a += call->jumps[s + i].a;
+      piece.b += call->jumps[s + i].b;
+    }
+  }
 }
 
 /* ---- products of small groups */

@@ -30,7 +30,10 @@ FALT_INLINE void block(const falt_outer *call, const int rows, const int vectors
   FALT_UNROLL
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
-    for (int q = 0; q < vectors; q++) sum[m * vectors + q] = (vec){0};
+    for (int q = 0; q < vectors; q++) {
+      sum[m * vectors + q] = (vec){0};
+      __builtin_prefetch(call->out + (m * vectors + q) * VEC, 1);
+    }
   }
   const lane *b = call->b;
   const lane *const *a = call->a;
