@@ -273,7 +273,8 @@ static double efficiency(const falt_direct_plan *plan) {
   const falt_direct_part *part = &plan->parts[0];
   double rows = (double)part->r, again = plan->blocked ? 1 : 0.55 * (plan->rows.kernels->tile_rows - 1);
   if (plan->rows.out[1] < plan->rows.kernels->tile_rows * plan->out_step) return 0.4;
-  return 0.95 * rows / (rows + again) * (double)part->s / ((double)part->s + 0.5);
+  const double pieces = falt_filter_is_chain(part->planes, part->r, part->s) ? 1 : 0.8;
+  return 0.95 * pieces * rows / (rows + again) * (double)part->s / ((double)part->s + 0.5);
 }
 
 /* Bytes that move for each element: whole lines if neighbours are not contiguous. */

@@ -19,7 +19,8 @@
  * cut into pieces, each a chain of its own, and these are added in order: a long chain in f32 would lose as many bits
  * as its length has. The cut depends on planes, r and s alone, so the bits of an output do not depend on the cut of the
  * work into calls. `blocked` takes no more than one chain. */
-enum { FALT_FILTER_CHAIN = 512, FALT_FILTER_MOST_ROWS = 16 };
+enum { FALT_FILTER_CHAIN = 31 * 31 /* pieces cost a fifth, and 1,000 equal terms can exceed the tolerance */ };
+enum { FALT_FILTER_MOST_ROWS = 16 };
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
   const void *taps;
