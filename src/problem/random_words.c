@@ -226,11 +226,12 @@ static void draw_epilogue(falt_draft *d) {
   static const falt_odds summands[] = {{10, -32}, {20, -8}, {20, 8}, {10, 32}, {10, 4}, {2, 1600}};
   falt_line *l = &d->line;
   const bool filter = falt_verb_family(l->verb) == FALT_OF_FILTERS, pools = l->pool.count > 0;
+  const bool row = d->recipe.window == FALT_ROW_WINDOW; /* for boxes, which take no scale and no bias */
   if (falt_once_in(d, d->plain ? 8 : 4)) l->alpha = draw_eighths(d, factors, 5);
   if (!d->plain && falt_once_in(d, 4)) l->beta = draw_eighths(d, summands, 6);
   if (!(filter && d->plain)) {
-    l->scale = falt_once_in(d, 5);
-    l->bias = falt_once_in(d, d->plain ? 2 : 3);
+    l->scale = falt_once_in(d, row ? 8 : 5);
+    l->bias = falt_once_in(d, row ? 8 : d->plain ? 2 : 3);
     l->residual = !pools && falt_once_in(d, 5);
   }
   if (l->residual && !d->plain && falt_once_in(d, 4)) l->residual_type = (int)FALT_DRAW(d, types);
@@ -241,7 +242,7 @@ static void draw_epilogue(falt_draft *d) {
 static void draw_rank(falt_draft *d) {
   static const falt_odds ranks[] = {{50, 1}, {25, 2}, {12, 3}, {5, 4}, {2, 9}};
   const bool row = d->recipe.window == FALT_ROW_WINDOW, flat = row || d->recipe.window == FALT_FLAT_WINDOW;
-  if (flat ? !falt_once_in(d, row ? 60 : 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
+  if (flat ? !falt_once_in(d, row ? 400 : 10) : falt_once_in(d, 12)) d->line.rank = FALT_DRAW(d, ranks);
   if (d->line.rank && d->recipe.channels == FALT_BYTES && falt_once_in(d, 2)) d->line.rank = 1;
   if (d->line.rank && row) d->line.rank = 1;
 }
@@ -250,7 +251,7 @@ static void draw_rank(falt_draft *d) {
 static void draw_factors(falt_draft *d) {
   static const falt_odds terms[] = {{50, 1}, {30, 2}, {15, 3}, {5, 6}};
   falt_line *l = &d->line;
-  const int seldom = d->recipe.window == FALT_FLAT_WINDOW ? 2 : d->recipe.window == FALT_ROW_WINDOW ? 30 : 8;
+  const int seldom = d->recipe.window == FALT_FLAT_WINDOW ? 2 : d->recipe.window == FALT_ROW_WINDOW ? 60 : 8;
   if (falt_verb_family(l->verb) != FALT_OF_FILTERS || !falt_once_in(d, seldom)) return;
   l->rank = 0;
   l->factors = d->recipe.channels == FALT_BYTES && falt_once_in(d, 2) ? 1 : FALT_DRAW(d, terms);

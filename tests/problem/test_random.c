@@ -46,7 +46,7 @@ static void test_lines_are_the_same_everywhere(void **state) {
     falt_problem_random(seed, line, sizeof line);
     for (const char *at = line; *at; at++) hash = hash * 31 + (unsigned char)*at;
   }
-  assert_int_equal(hash, UINT64_C(0x73b95ed61e766324));
+  assert_int_equal(hash, UINT64_C(0x11c4ba6d17355aed));
 }
 
 /* ---- what comes */
