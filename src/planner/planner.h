@@ -76,8 +76,8 @@ struct falt_plan {
   falt_plan_operands *operands; /* NULL in children, which only their parents execute */
 };
 
-/* For `ready` of solvers that read a known filter as it lies: *copy becomes a copy of *values, which becomes NULL. Does
- * nothing where *values is NULL. FALT_OK or FALT_NO_MEMORY. */
+/* For `ready` of solvers that read a known filter in its layout: *copy becomes a copy of *values, which becomes NULL.
+ * Does nothing where *values is NULL. FALT_OK or FALT_NO_MEMORY. */
 falt_status falt_plan_copy_filter(const falt_plan *plan, const void **values, void **copy);
 
 /* Makes a plan ready to run, once, by its table; further calls do nothing. A plan made of children calls it for them in
