@@ -92,7 +92,8 @@ typedef struct falt_depthwise_kernels {
   int width;    /* elements of a vector */
   int tile;     /* positions that keep their sums in registers together */
   double speed; /* products of elements that take the time of one in f32 */
-  /* Each sum is one chain of multiply-adds in an order that does not depend on how positions are cut into calls. */
+  /* Each sum is a chain of multiply-adds for every 512 taps, in an order that does not depend on how positions are cut
+   * into calls. */
   void (*sums)(const falt_depthwise_call *call);
   void (*gradient)(const falt_depthwise_gradient *call); /* in f32 */
 } falt_depthwise_kernels;

@@ -19,7 +19,8 @@
  * outside, and x may be read in place. Other chunks are positions in order, across the ends of lines and planes; a tap
  * skips the outside positions at both ends.
  *
- * Each sum is one chain of multiply-adds in the order of positions: outputs do not depend on the number of threads. */
+ * Each sum is a chain of multiply-adds for each chunk, in the order of positions: outputs do not depend on the number
+ * of threads. */
 
 enum {
   MOST_CHUNK = 400,   /* positions */
