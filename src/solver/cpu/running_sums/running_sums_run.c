@@ -3,7 +3,7 @@
  * that leaves. Floats never subtract: rows are cut into blocks as high as the filter, independent of tasks, and a
  * window is the end of one block and the beginning of the next. Rows have the columns inside the image; the
  * boundary's columns are filled in before the sums along x. */
-#include "solver/cpu/filter/running_sums.h"
+#include "solver/cpu/running_sums/running_sums.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "cpu/vector.h"
 
 typedef uint32_t element;
-#include "solver/cpu/filter/running_sums_along.h"
+#include "solver/cpu/running_sums/running_sums_along.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

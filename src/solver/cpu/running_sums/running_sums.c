@@ -4,7 +4,7 @@
  * window goes down, and the sums then along x. Integers are exact: u32 sums from which the row that leaves is
  * subtracted. Floats are only added (van Herk, 1992): nothing cancels, and what is not finite stays in its windows.
  * How it runs: running_sums_run.c. */
-#include "solver/cpu/filter/running_sums.h"
+#include "solver/cpu/running_sums/running_sums.h"
 
 #include <math.h>
 

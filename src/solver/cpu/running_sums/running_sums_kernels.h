@@ -1,8 +1,8 @@
 /* Kernels for box filters by sums of neighbouring rows and elements, in u32 (integers modulo 2^32), f32 and f64.
  * Rows of sums are in scratch that is readable and writable over whole vectors ("padded"); rows of the input are
  * not. */
-#ifndef FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_KERNELS_H
-#define FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_KERNELS_H
+#ifndef FALT_SOLVER_CPU_RUNNING_SUMS_RUNNING_SUMS_KERNELS_H
+#define FALT_SOLVER_CPU_RUNNING_SUMS_RUNNING_SUMS_KERNELS_H
 
 #include "core/cpu.h"
 #include "core/types.h"

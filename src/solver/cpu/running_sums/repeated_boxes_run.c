@@ -3,7 +3,7 @@
  * Along y and z neighbouring columns are lanes as they stand. Along x rows are, or parts of rows: they are transposed
  * in blocks, before and after. The windows of each box are those inside the extended line, so that the whole is one
  * filter under the problem's boundary. */
-#include "solver/cpu/filter/repeated_boxes.h"
+#include "solver/cpu/running_sums/repeated_boxes.h"
 
 #include <string.h>
 

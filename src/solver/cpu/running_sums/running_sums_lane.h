@@ -4,7 +4,7 @@
 #include "cpu/vector.h"
 
 typedef lane element;
-#include "solver/cpu/filter/running_sums_along.h"
+#include "solver/cpu/running_sums/running_sums_along.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

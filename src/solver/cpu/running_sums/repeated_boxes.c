@@ -3,7 +3,7 @@
  * Applies where the filter's values are known when planning, lie along one axis, and are boxes convolved with each
  * other (problem/box_chain.h). Filters of several axes come here axis by axis, from separable-passes-cpu. Sums
  * are only added (van Herk, 1992), so what is not finite stays in its windows. How it runs: repeated_boxes_run.c. */
-#include "solver/cpu/filter/repeated_boxes.h"
+#include "solver/cpu/running_sums/repeated_boxes.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* Which kernels for repeated boxes serve an instruction set. */
-#include "solver/cpu/filter/repeated_boxes_kernels.h"
+#include "solver/cpu/running_sums/repeated_boxes_kernels.h"
 
 #include "cpu/isa_table.h"
 

@@ -3,7 +3,7 @@
  * next one. The beginnings and the next block's ends are summed in one loop, as two chains. Define FALT_LANE_BITS,
  * FALT_BOXES_LANE, the table's name without its level, and turn_block before. */
 #include "core/memory.h"
-#include "solver/cpu/filter/repeated_boxes_kernels.h"
+#include "solver/cpu/running_sums/repeated_boxes_kernels.h"
 
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -1,9 +1,9 @@
 /* The running-sums plan: shared by its planning half (running_sums.c) and its running half (running_sums_run.c). */
-#ifndef FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_H
-#define FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_H
+#ifndef FALT_SOLVER_CPU_RUNNING_SUMS_RUNNING_SUMS_H
+#define FALT_SOLVER_CPU_RUNNING_SUMS_RUNNING_SUMS_H
 
 #include "solver/cpu/common/rows.h"
-#include "solver/cpu/filter/running_sums_kernels.h"
+#include "solver/cpu/running_sums/running_sums_kernels.h"
 
 typedef struct falt_running {
   falt_rows rows;

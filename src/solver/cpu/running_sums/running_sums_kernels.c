@@ -1,5 +1,5 @@
 /* Which kernels for box filters serve an instruction set. */
-#include "solver/cpu/filter/running_sums_kernels.h"
+#include "solver/cpu/running_sums/running_sums_kernels.h"
 
 #include "cpu/isa_table.h"
 

@@ -1,7 +1,7 @@
 /* Kernels for repeated boxes, on positions of FALT_BOXES_BYTES: neighbouring lines, one a lane, that are filtered
  * alike. Compiled once per instruction set. */
-#ifndef FALT_SOLVER_CPU_FILTER_REPEATED_BOXES_KERNELS_H
-#define FALT_SOLVER_CPU_FILTER_REPEATED_BOXES_KERNELS_H
+#ifndef FALT_SOLVER_CPU_RUNNING_SUMS_REPEATED_BOXES_KERNELS_H
+#define FALT_SOLVER_CPU_RUNNING_SUMS_REPEATED_BOXES_KERNELS_H
 
 #include "core/cpu.h"
 #include "solver/cpu/filter/filter_kernels.h"

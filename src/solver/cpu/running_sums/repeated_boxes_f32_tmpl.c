@@ -8,4 +8,4 @@ FALT_INLINE void turn_block(vec row[VEC]) {
   vec_transpose(row);
 }
 
-#include "solver/cpu/filter/repeated_boxes_lane.h"
+#include "solver/cpu/running_sums/repeated_boxes_lane.h"

@@ -11,4 +11,4 @@ FALT_INLINE void turn_block(vec row[VEC]) {
   for (int i = 0; i < VEC; i++) row[i] = vec_load(to + i * VEC);
 }
 
-#include "solver/cpu/filter/repeated_boxes_lane.h"
+#include "solver/cpu/running_sums/repeated_boxes_lane.h"

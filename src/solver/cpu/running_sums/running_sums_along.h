@@ -3,10 +3,10 @@
  * position. A window of 16*q + r taps is q sums of 16 and the r taps behind them. Sums 16*step apart are a chain,
  * cut into blocks of q: a window is the end of one block and the beginning of the next (van Herk, 1992; Gil and
  * Werman, 1993). Chains are lanes. */
-#ifndef FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_ALONG_H
-#define FALT_SOLVER_CPU_FILTER_RUNNING_SUMS_ALONG_H
+#ifndef FALT_SOLVER_CPU_RUNNING_SUMS_RUNNING_SUMS_ALONG_H
+#define FALT_SOLVER_CPU_RUNNING_SUMS_RUNNING_SUMS_ALONG_H
 
-#include "solver/cpu/filter/running_sums_kernels.h"
+#include "solver/cpu/running_sums/running_sums_kernels.h"
 
 typedef element elements __attribute__((vector_size(FALT_VECTOR_BYTES), may_alias, aligned(sizeof(element))));
 enum { ELEMENTS = FALT_VECTOR_BYTES / sizeof(element), FOUR = 4, SIXTEEN = 16 };

@@ -1,11 +1,11 @@
 /* The repeated-boxes plan: shared by its planning half (repeated_boxes.c) and its running half (repeated_boxes_run.c).
  */
-#ifndef FALT_SOLVER_CPU_FILTER_REPEATED_BOXES_H
-#define FALT_SOLVER_CPU_FILTER_REPEATED_BOXES_H
+#ifndef FALT_SOLVER_CPU_RUNNING_SUMS_REPEATED_BOXES_H
+#define FALT_SOLVER_CPU_RUNNING_SUMS_REPEATED_BOXES_H
 
 #include "problem/box_chain.h"
 #include "solver/cpu/common/rows.h"
-#include "solver/cpu/filter/repeated_boxes_kernels.h"
+#include "solver/cpu/running_sums/repeated_boxes_kernels.h"
 
 typedef struct falt_repeated_boxes {
   falt_rows rows;
