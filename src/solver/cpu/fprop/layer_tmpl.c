@@ -142,7 +142,7 @@ static void product(const falt_layer_product *call) {
   const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN;
   const int64_t pitch = (call->n + VEC - 1) / VEC * VEC + call->b_skip;
   falt_layer_product piece = *call;
-  const bool near = !call->jumps || call->segments < 2; /* no jump leads into another chain */
+  const bool near = !call->jumps || call->segments < 2 || call->depth < 1; /* no jump leads into another chain */
   if (near && call->segments * call->depth <= chain) {
     run(call);
     return;
