@@ -226,11 +226,12 @@ static uint64_t setting(const char *name, uint64_t usual) {
 static void equals_the_reference(void **state) {
   (void)state;
   const uint64_t first = setting("FALTUNG_TEST_SEED", 1), count = setting("FALTUNG_TEST_COUNT", COUNT);
-  int64_t compared = 0;
+  int64_t compared = 0, here = 0; /* of the instruction sets that this machine runs */
   for (uint64_t seed = first; seed < first + count; seed++) {
     sample s;
     uint64_t random = seed;
     const int isa = (int)(seed % FALT_ISA_COUNT);
+    here += devices[isa][0] != NULL;
     if (random_sample(&s, &random) && devices[isa][0] &&
         run(&s, devices[isa][seed % THREADS], "separable", s.output) == FALT_OK) {
       assert_int_equal(run(&s, devices[isa][0], "reference", s.expected), FALT_OK);
@@ -241,7 +242,7 @@ static void equals_the_reference(void **state) {
     free_sample(&s);
   }
   print_message("%lld problems compared\n", (long long)compared);
-  assert_true(count < 100 || compared > (int64_t)count / 4);
+  assert_true(here < 100 || compared > here / 4);
 }
 
 /* Whatever cuts the work, each sum is the same chain: equal bits for 1 to 3 threads and for small workspaces. */
