@@ -685,10 +685,10 @@ FALT_API void falt_convolver_reset(falt_convolver *convolver);
 /* Sets *convolver to NULL. Since 0.1. */
 FALT_API void falt_convolver_destroy(falt_convolver **convolver);
 
-/* Convolves an image whose rows arrive one after the other, such as a scanner's, or a file larger than memory. The
- * output is that of the whole image: of integers exactly, of floats up to rounding. Memory holds the rows that a window
- * covers and those that the boundaries copy, for any height. "Rows" are along the slowest axis: those of an image
- * (space=2), slices of a volume, samples of a signal. */
+/* Convolves an image whose rows arrive one after the other, such as a scanner's, or a file larger than memory. Integer
+ * outputs equal those of one call on the whole image, floating-point outputs agree up to rounding. Memory holds the
+ * rows that one window reads and those that the boundary repeats, whatever the height. A row is one position of the
+ * outermost axis: a row of an image (space=2), a slice of a volume, a sample of a signal. */
 typedef struct falt_convolver_rows falt_convolver_rows;
 
 typedef struct falt_convolver_rows_options {

@@ -18,8 +18,8 @@ static bool taps_first(const falt_direct_nhwc_plan *plan) {
          !falt_tensor_unit(w, FALT_C);
 }
 
-/* Pieces of so many taps and channels each: where chains of multiply-adds begin, which makes the bits of sums that are
- * cut those of whole ones. */
+/* How the depth is divided: into pieces of whole units of taps and of channels. A unit begins a chain of multiply-adds,
+ * so a sum has the same bits whether its depth is divided or not. */
 typedef struct cut {
   falt_layer_pieces taps, channels;
   int64_t tap_unit, channel_unit, tap_count, channel_count;
