@@ -23,15 +23,6 @@
 static const size_t MOST_SCRATCH = (size_t)12 << 20;
 enum { LEAST_STRIP = 64, NARROW = 384, LONG_ROW = 16384, CHUNK = 960, LINE = 64 };
 
-static int64_t gcd(int64_t a, int64_t b) {
-  while (b) {
-    int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 /* ------------------------------------------------------------------------------------------------ parts, geometry */
 
 /* Classes of the taps of one axis and the number of taps of the first ones; the others, from `full` on, have one less.
@@ -41,7 +32,7 @@ typedef struct classes {
 } classes;
 
 static classes classes_of(const falt_axis *axis, int64_t taps) {
-  int64_t count = falt_min(taps, axis->stride / gcd(axis->stride, axis->dilation));
+  int64_t count = falt_min(taps, axis->stride / falt_gcd(axis->stride, axis->dilation));
   int64_t rest = taps % count;
   return (classes){count, rest ? rest : count, falt_ceil_div(taps, count)};
 }
@@ -74,9 +65,9 @@ static void set_parts(falt_direct_plan *plan) {
   add_part(plan, y.full, y.count - y.full, y.taps - 1, x.full, x.count - x.full, x.taps - 1);
   plan->y_classes = y.count;
   plan->x_classes = x.count;
-  plan->out_step = height->dilation / gcd(height->stride, height->dilation);
+  plan->out_step = height->dilation / falt_gcd(height->stride, height->dilation);
   plan->in_step = plan->out_step * height->stride;
-  plan->step = width->dilation / gcd(width->stride, width->dilation) * rows->pixel;
+  plan->step = width->dilation / falt_gcd(width->stride, width->dilation) * rows->pixel;
 }
 
 /* The columns to read in place: none in narrow rows, where copying costs less than separate edges. */
@@ -102,7 +93,8 @@ static void set_band(falt_direct_plan *plan) {
   int64_t r = plan->parts[0].r, rows = falt_ceil_div(plan->rows.out[1], plan->out_step);
   plan->band = kernels->tile_rows;
   plan->blocked = plan->part_count == 1 && r >= 2 && r <= kernels->blocked_most && rows >= 2 * r - 1 &&
-                  rows > plan->band && falt_filter_is_chain(plan->parts[0].planes, r, plan->parts[0].s);
+                  rows > plan->band &&
+                  falt_filter_is_chain(plan->rows.lane_size, plan->parts[0].planes, r, plan->parts[0].s);
   if (!plan->blocked) return;
   plan->band = 2 * r - 1;
   for (int64_t count = 3 * r - 1; count < FALT_DIRECT_MOST_BAND && count <= rows; count += r)
@@ -273,7 +265,7 @@ static double efficiency(const falt_direct_plan *plan) {
   const falt_direct_part *part = &plan->parts[0];
   double rows = (double)part->r, again = plan->blocked ? 1 : 0.55 * (plan->rows.kernels->tile_rows - 1);
   if (plan->rows.out[1] < plan->rows.kernels->tile_rows * plan->out_step) return 0.4;
-  const double pieces = falt_filter_is_chain(part->planes, part->r, part->s) ? 1 : 0.8;
+  const double pieces = falt_filter_is_chain(plan->rows.lane_size, part->planes, part->r, part->s) ? 1 : 0.8;
   return 0.95 * pieces * rows / (rows + again) * (double)part->s / ((double)part->s + 0.5);
 }
 

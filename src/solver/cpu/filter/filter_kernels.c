@@ -59,7 +59,7 @@ static falt_filter_rows taps_from(const falt_filter_rows *call, size_t lane, int
 void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane,
                            void (*kernel)(const falt_filter_rows *call)) {
   enum { LINE = 16 };
-  if (falt_filter_is_chain(call->planes, call->r, call->s)) {
+  if (falt_filter_is_chain(lane, call->planes, call->r, call->s)) {
     kernel(call);
     return;
   }

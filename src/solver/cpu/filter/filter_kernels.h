@@ -10,17 +10,18 @@
  * pixels or dilation are a wider step between taps. Each instruction set has its own table; the portable one is the
  * specification. */
 
+/* Taps of one chain in f32: 1,000 equal terms can exceed the tolerance. */
+enum { FALT_FILTER_CHAIN = 31 * 31, FALT_FILTER_MOST_ROWS = 16 };
+
 /* out[p][x] = (accumulate ? out[p][x] : 0)
  *           + sum over i < r, plane < planes, j < s of
  *             taps[(plane*r + i)*s + j] * rows[plane*row_count + p + i][x + j*step]
  *
  * for x in [0, n), with row_count = r + p_count - 1, where p_count is tile_rows for `tile`, 1 for `single` and `count`
- * for `blocked`. Up to FALT_FILTER_CHAIN taps are one chain of multiply-adds in the order i, plane, j. More taps are
- * cut into pieces, each a chain of its own, and these are added in order: a long chain in f32 would lose as many bits
- * as its length has. The cut depends on planes, r and s alone, so the bits of an output do not depend on the cut of the
- * work into calls. `blocked` takes no more than one chain. */
-enum { FALT_FILTER_CHAIN = 31 * 31 /* pieces cost a fifth, and 1,000 equal terms can exceed the tolerance */ };
-enum { FALT_FILTER_MOST_ROWS = 16 };
+ * for `blocked`. In f64, and up to FALT_FILTER_CHAIN taps in f32, a sum is one chain of multiply-adds in the order i,
+ * plane, j. More taps are cut into pieces, each a chain of its own, and these are added in order: a long chain in f32
+ * would lose as many bits as its length has. The cut depends on planes, r and s alone, so the bits of an output do not
+ * depend on the cut of the work into calls. `blocked` takes no more than one chain. */
 typedef struct falt_filter_rows {
   const void *const *rows; /* each readable over [0, n + (s-1)*step) and not a byte beyond */
   const void *taps;
@@ -66,8 +67,8 @@ typedef struct falt_filter_kernels {
 void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane,
                            void (*kernel)(const falt_filter_rows *call));
 
-static inline bool falt_filter_is_chain(int64_t planes, int64_t r, int64_t s) {
-  return planes * r * s <= FALT_FILTER_CHAIN;
+static inline bool falt_filter_is_chain(size_t lane, int64_t planes, int64_t r, int64_t s) {
+  return lane > sizeof(float) || planes * r * s <= FALT_FILTER_CHAIN;
 }
 
 /* The table for an instruction set, or for the highest one below it that was built. Never NULL. */

@@ -444,10 +444,6 @@ void falt_separable_run(const falt_separable *how, const falt_device *device, co
 
 /* -------------------------------------------------------------------------------------------------------- set up */
 
-static int64_t gcd(int64_t a, int64_t b) {
-  return b == 0 ? a : gcd(b, a % b);
-}
-
 size_t falt_separable_scratch(const falt_separable *how) {
   const int64_t width = how->rows.out[2];
   size_t most = 0;
@@ -477,7 +473,7 @@ static bool pack(falt_separable *how) {
 bool falt_separable_init(falt_separable *how) {
   const falt_rows *rows = &how->rows;
   const falt_axis *x = &rows->axis[2];
-  const int64_t common = gcd(x->stride, x->dilation);
+  const int64_t common = falt_gcd(x->stride, x->dilation);
   how->has_z = rows->taps[0] > 1;
   how->lines = falt_min((rows->in_place ? 1 : TILES) * rows->kernels->tile_rows, MAX_LINES);
   how->planes = how->has_z ? rows->kernels->tile_rows : 1;
