@@ -14,15 +14,6 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return a / b - (a % b < 0);
 }
 
-static int64_t gcd(int64_t a, int64_t b) {
-  while (b) {
-    const int64_t rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 int64_t falt_polyphase_count(const falt_generic_plan *plan, int axis) {
   return plan->gathers ? falt_min(plan->p.axis[axis].stride, plan->result.size[FALT_D + axis]) : 1;
 }
@@ -67,7 +58,7 @@ static bool cut_taps(falt_link *link) {
 static bool gather_link(const falt_generic_plan *plan, int axis, falt_polyphase polyphase, int64_t c, int64_t slope,
                         int64_t low, int64_t high, falt_link *link) {
   const falt_axis *a = &plan->p.axis[axis];
-  const int64_t taps = plan->p.filter.size[FALT_D + axis], e = gcd(a->stride, a->dilation), every = a->stride / e;
+  const int64_t taps = plan->p.filter.size[FALT_D + axis], e = falt_gcd(a->stride, a->dilation), every = a->stride / e;
   const int64_t first = falt_max(0, -floor_div(polyphase.origin - low, polyphase.step));
   const int64_t end = falt_min(polyphase.count, floor_div(high - polyphase.origin, polyphase.step) + 1);
   const int64_t reach = c + slope * polyphase.origin + a->pad[0]; /* o*stride + j*dilation at q = 0 */
