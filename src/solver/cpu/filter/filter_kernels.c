@@ -43,10 +43,10 @@ const falt_filter_kernels *falt_filter_kernels_for(falt_isa isa) {
 }
 
 /* The taps from (plane, row, column) on, whose sums are added to those before them. */
-static falt_filter_rows taps_from(const falt_filter_rows *call, size_t lane, int plane, int row, int column) {
+static falt_filter_rows taps_from(const falt_filter_rows *call, size_t lane_size, int plane, int row, int column) {
   falt_filter_rows rest = *call;
   const int64_t tap = ((int64_t)plane * call->r + row) * call->s + column;
-  rest.taps = (const char *)call->taps + (size_t)tap * lane;
+  rest.taps = (const char *)call->taps + (size_t)tap * lane_size;
   rest.planes -= plane;
   rest.r -= row;
   rest.s -= column;
@@ -56,10 +56,10 @@ static falt_filter_rows taps_from(const falt_filter_rows *call, size_t lane, int
 }
 
 /* Halves the planes, else the rows, else the columns, these at whole cache lines of f32. */
-void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane,
+void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane_size,
                            void (*kernel)(const falt_filter_rows *call)) {
   enum { LINE = 16 };
-  if (falt_filter_is_chain(lane, call->planes, call->r, call->s)) {
+  if (falt_filter_is_chain(lane_size, call->planes, call->r, call->s)) {
     kernel(call);
     return;
   }
@@ -68,18 +68,18 @@ void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane,
   first.stream = false;
   if (call->planes > 1) {
     first.planes /= 2;
-    rest = taps_from(call, lane, first.planes, 0, 0);
+    rest = taps_from(call, lane_size, first.planes, 0, 0);
     rest.rows = call->rows + first.planes * (call->r + rows - 1);
   } else if (call->r > 1) {
     first.r /= 2;
-    rest = taps_from(call, lane, 0, first.r, 0);
+    rest = taps_from(call, lane_size, 0, first.r, 0);
     rest.rows = call->rows + first.r;
   } else {
     first.s = (int)falt_round_up(first.s / 2, LINE);
-    rest = taps_from(call, lane, 0, 0, first.s);
-    for (int i = 0; i < rows; i++) moved[i] = (const char *)call->rows[i] + (size_t)(first.s * call->step) * lane;
+    rest = taps_from(call, lane_size, 0, 0, first.s);
+    for (int i = 0; i < rows; i++) moved[i] = (const char *)call->rows[i] + (size_t)(first.s * call->step) * lane_size;
     rest.rows = moved;
   }
-  falt_filter_in_pieces(&first, rows, lane, kernel);
-  falt_filter_in_pieces(&rest, rows, lane, kernel);
+  falt_filter_in_pieces(&first, rows, lane_size, kernel);
+  falt_filter_in_pieces(&rest, rows, lane_size, kernel);
 }

@@ -62,13 +62,13 @@ typedef struct falt_filter_kernels {
                                                   const falt_row_epilogue *epilogue, bool stream);
 } falt_filter_kernels;
 
-/* Calls a kernel for one piece of the taps after another. rows: its output rows, at most FALT_FILTER_MOST_ROWS; lane:
- * bytes of an element. */
-void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane,
+/* Calls a kernel for one piece of the taps after another. rows: its output rows, at most FALT_FILTER_MOST_ROWS;
+ * lane_size: bytes of an element. */
+void falt_filter_in_pieces(const falt_filter_rows *call, int rows, size_t lane_size,
                            void (*kernel)(const falt_filter_rows *call));
 
-static inline bool falt_filter_is_chain(size_t lane, int64_t planes, int64_t r, int64_t s) {
-  return lane > sizeof(float) || planes * r * s <= FALT_FILTER_CHAIN;
+static inline bool falt_filter_is_chain(size_t lane_size, int64_t planes, int64_t r, int64_t s) {
+  return lane_size > sizeof(float) || planes * r * s <= FALT_FILTER_CHAIN;
 }
 
 /* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
