@@ -61,11 +61,18 @@ void falt_search_tune(falt_search *search) {
   if (search->chosen == search->entries[0].plan) remember(search);
 }
 
-/* All entries that fit; of last resorts, those that are the only ones or fast. */
+/* The first of the entries, which are in the order of their estimates, and those after it that one run of is predicted
+ * to end soon: within `seconds`, or ten times what the first takes. Of last resorts within `seconds`. */
 static int worth_measuring(const falt_search *search, double seconds) {
-  int count = falt_search_fitting(search);
-  for (; count < search->count && search->entries[count].outcome == FALT_LAST_RESORT; count++)
-    if (count > 0 && search->entries[count].plan->cost.seconds > seconds) break;
+  const int fitting = falt_search_fitting(search);
+  int count = 0;
+  for (double longest = INFINITY; count < search->count; count++) {
+    const falt_entry *entry = &search->entries[count];
+    if (count >= fitting && entry->outcome != FALT_LAST_RESORT) break;
+    if (count == fitting && count > 0) longest = seconds;
+    if (entry->plan->cost.seconds > longest) break;
+    if (count == 0) longest = fmax(seconds, 10 * entry->plan->cost.seconds);
+  }
   return count;
 }
 

@@ -328,6 +328,20 @@ static void test_explain_measured(void **state) {
   assert_int_equal(b->solver[2].executed, 0);
 }
 
+/* Ten times the first's time, where that is more than the time given; the rest would keep the caller waiting. */
+static void test_explain_hopeless(void **state) {
+  bench *b = *state;
+  add(b, make("first", 4e-3));
+  add(b, make("second", 3e-2));
+  add(b, make("third", 5e-2));
+  add(b, make("spec", 2e-2))->base.last_resort = true;
+  heard h = explain(b, 0.01, FALT_OK);
+  assert_int_equal(h.count, 4);
+  for (int i = 0; i < 4; i++) assert_true((b->solver[i].executed > 0) == (i < 2));
+  assert_string_equal(h.names[2], "third");
+  assert_true(h.candidate[2].seconds_median == 0 && h.candidate[2].predicted_seconds == 5e-2);
+}
+
 static void test_explain_nothing(void **state) {
   bench *b = *state;
   add(b, make("large", 1))->workspace = 5;
@@ -488,6 +502,7 @@ int main(void) {
       PLANNER_TEST(test_depth),
       PLANNER_TEST(test_explain),
       PLANNER_TEST(test_explain_measured),
+      PLANNER_TEST(test_explain_hopeless),
       PLANNER_TEST(test_explain_nothing),
       PLANNER_TEST(test_starving),
       PLANNER_TEST(test_solver_out_of_memory),
