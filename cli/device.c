@@ -41,6 +41,10 @@ static void attend(const cli_options *options, falt_device *device) {
     falt_device_progress(device, cli_progress_call, NULL);
 }
 
+bool cli_device_is_described(const falt_device *device) {
+  return strstr(falt_device_name(device), ", described") != NULL;
+}
+
 void cli_device_destroy(falt_device **device) {
   cli_interrupts_forget(*device);
   falt_device_destroy(device);

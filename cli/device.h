@@ -7,6 +7,8 @@
 /* Creates the device (FALTUNG_DEVICE replaces --device; auto is the CPU) with its wisdom loaded. Prints an error and
  * returns its exit status, or CLI_DONE. cli_device_destroy afterwards. */
 int cli_device_make(const cli_options *options, falt_device **device);
+/* A GPU of the --device cuda:NAME, which executes nothing. */
+bool cli_device_is_described(const falt_device *device);
 /* Destroys it, and no signal interrupts it any more. */
 void cli_device_destroy(falt_device **device);
 

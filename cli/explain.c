@@ -1,9 +1,11 @@
 /* The verb explain: every candidate for a problem, with its predicted and measured time or the reason for its
  * rejection. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "candidates.h"
 #include "counts.h"
+#include "device.h"
 #include "explain_page.h"
 #include "problem.h"
 #include "report.h"
@@ -15,12 +17,14 @@ static const double default_seconds = 0.1; /* of measuring, for each candidate *
 typedef struct answer {
   cli_candidates list;
   cli_explanation *page; /* NULL: no page was requested */
+  int measured;
 } answer;
 
 static void print_candidate(void *context, const falt_candidate *candidate) {
   answer *a = context;
   if (a->list.count == 0 && !a->list.json) printf("%s\non %s\n\n", a->list.problem, a->list.device);
   cli_candidates_print(&a->list, candidate);
+  if (candidate->seconds_median > 0) a->measured++;
   if (a->page) cli_explanation_add(a->page, candidate);
 }
 
@@ -41,6 +45,12 @@ static int explain(const cli_options *options, cli_question *question, cli_expla
   free(filter);
   if (done != FALT_OK) return cli_fail_library(done);
   cli_candidates_end(&a.list);
+  if (seconds > 0 && a.measured == 0 && !options->json && !cli_device_is_described(question->device))
+    printf(
+        "  nothing was measured: an execution is predicted to take longer than %g s, which --seconds can raise, or "
+        "its\n"
+        "  operands do not fit in memory\n",
+        fmax(seconds, 10));
   if (cli_counts_apply(&question->problem)) {
     if (options->json)
       cli_counts_json(stdout, question->line, &question->problem);

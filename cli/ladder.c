@@ -253,15 +253,11 @@ static int run_operands(ladder_run *run) {
   return status;
 }
 
-static bool is_described(const ladder_run *run) {
-  return strstr(falt_device_name(run->device), ", described") != NULL;
-}
-
 /* Opens the picture before the work: a path that cannot be written should not cost minutes. */
 static int run_with_plot(ladder_run *run) {
   io_output output;
   io_error error;
-  if (is_described(run))
+  if (cli_device_is_described(run->device))
     return cli_fail(CLI_WRONG, "--plot: a described GPU has no times to draw; leave it out, or use a GPU that is here");
   if (!io_output_open(&output, run->options->plot, NULL, false, &error))
     return cli_fail(CLI_WRONG, "--plot %s", error.text);

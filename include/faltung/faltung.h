@@ -631,7 +631,8 @@ typedef struct falt_candidate {
 } falt_candidate;
 
 /* Calls report once for each solver of the device, best first, the rejected last. measure_seconds > 0 times each,
- * unless the device is only described, or one execution is predicted to take longer and ten times as long as the best.
+ * unless the device is only described, memory for the operands is missing, or an execution is predicted to take longer
+ * and either 10 s or ten times as long as the best.
  * The strings live until report returns. filter_values and errors as in falt_plan_create; where no candidate fits, all
  * are reported before it returns. Since 0.1. */
 FALT_API falt_status falt_explain(falt_device *device, const falt_problem *problem, const falt_budget *budget,

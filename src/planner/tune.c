@@ -61,26 +61,30 @@ void falt_search_tune(falt_search *search) {
   if (search->chosen == search->entries[0].plan) remember(search);
 }
 
-/* The first of the entries, which are in the order of their estimates, and those after it that one run of is predicted
- * to end soon: within `seconds`, or ten times what the first takes. Of last resorts within `seconds`. */
+/* The entries, which are in the order of their estimates, up to one of which an execution is predicted to take longer
+ * than `seconds` and either ten times as long as the first's or LONG. Of last resorts up to `seconds`. */
 static int worth_measuring(const falt_search *search, double seconds) {
+  static const double LONG = 10;
   const int fitting = falt_search_fitting(search);
   int count = 0;
-  for (double longest = INFINITY; count < search->count; count++) {
-    const falt_entry *entry = &search->entries[count];
-    if (count >= fitting && entry->outcome != FALT_LAST_RESORT) break;
-    if (count == fitting && count > 0) longest = seconds;
-    if (entry->plan->cost.seconds > longest) break;
-    if (count == 0) longest = fmax(seconds, 10 * entry->plan->cost.seconds);
+  for (; count < search->count; count++) {
+    const falt_entry *entry = &search->entries[count], *first = search->entries;
+    const bool last_resort = entry->outcome == FALT_LAST_RESORT;
+    if (count >= fitting && !last_resort) break;
+    const double most = last_resort && count > 0 ? 0 : fmin(10 * first->plan->cost.seconds, LONG);
+    if (entry->plan->cost.seconds > fmax(seconds, most)) break;
   }
   return count;
 }
 
+/* Without memory for the operands nothing is measured. */
 falt_status falt_search_measure(falt_search *search, double seconds) {
   int count = worth_measuring(search, seconds);
   if (count == 0) return FALT_OK;
   falt_trial trial;
-  FALT_TRY(falt_trial_open(&trial, search->device, &search->problem, largest_workspace(search, count)));
+  const falt_status opened =
+      falt_trial_open(&trial, search->device, &search->problem, largest_workspace(search, count));
+  if (opened != FALT_OK) return opened == FALT_NO_MEMORY ? FALT_OK : opened;
   falt_progress_phase("measure");
   for (int i = 0; i < count && !falt_cancelled(); i++) measure(search, i, count, &trial.operands, seconds);
   falt_trial_close(&trial);

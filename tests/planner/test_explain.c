@@ -71,13 +71,30 @@ static void test_explain_measured(void **state) {
   assert_int_equal(b->solver[2].executed, 0);
 }
 
-/* Two limits of one execution, as predicted: the time given, and ten times the first's. */
+/* Two limits of one execution, as predicted: the time given, and the lower of ten times the first's and 10 s. */
 static void test_explain_lasting(void **state) {
   bench *b = *state;
   static const double predicted[] = {4e-3, 3e-2, 5e-2};
   for (int i = 0; i < 3; i++) add(b, make("some", predicted[i]));
   explain(b, 0.01, FALT_OK);
   for (int i = 0; i < 3; i++) assert_true((b->solver[i].executed > 0) == (i < 2));
+}
+
+static void test_explain_long(void **state) {
+  bench *b = *state;
+  add(b, make("long", 11));
+  heard h = explain(b, 0.01, FALT_OK);
+  assert_true(h.count == 1 && h.chosen == 0 && h.candidate[0].seconds_median == 0 && b->solver[0].executed == 0);
+  explain(b, 12, FALT_OK);
+  assert_true(b->solver[0].executed > 0);
+}
+
+/* Operands beyond the memory: predictions all the same. */
+static void test_explain_large(void **state) {
+  bench *b = *state;
+  add(b, make("some", 1e-3))->workspace = (size_t)1 << 60;
+  heard h = explain(b, 0.01, FALT_OK);
+  assert_true(h.count == 1 && h.chosen == 0 && h.candidate[0].predicted_seconds == 1e-3 && b->solver[0].executed == 0);
 }
 
 static void test_explain_nothing(void **state) {
@@ -98,10 +115,8 @@ static void test_explain_nothing(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      PLANNER_TEST(test_explain),
-      PLANNER_TEST(test_explain_measured),
-      PLANNER_TEST(test_explain_lasting),
-      PLANNER_TEST(test_explain_nothing),
+      PLANNER_TEST(test_explain),      PLANNER_TEST(test_explain_measured), PLANNER_TEST(test_explain_lasting),
+      PLANNER_TEST(test_explain_long), PLANNER_TEST(test_explain_large),    PLANNER_TEST(test_explain_nothing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
