@@ -143,12 +143,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                    .operands = operands,
                    .sums = (float *)(void *)(workspace + plan->sums),
                    .filter = narrow ? (float *)(void *)(workspace + plan->wide) : operands->filter};
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = plan->blocks.count * plan->bands.count,
-                                .scratch = plan->at.parts.total},
-                workspace);
+  const falt_row_job job = {run_task, &run, plan->blocks.count * plan->bands.count, plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
   falt_parallel_for(base->device->threads, plan->d.vectors, add_bands, &run);
   if (narrow) falt_downconvert(base->device, &plan->d.layer.p.filter, run.filter, filter, operands->filter);
 }
