@@ -85,3 +85,8 @@ falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *p) {
                               .vector_type = (int)falt_type_real(p->output.type),
                               .activation = (int)p->activation};
 }
+
+void falt_cuda_epilogue_bind(falt_cuda_epilogue *epilogue, const falt_problem *p, const falt_operands *o) {
+  if (p->has_bias) epilogue->bias = o->bias;
+  if (p->has_scale) epilogue->scale = o->scale;
+}

@@ -36,5 +36,7 @@ extern const falt_solver *const falt_cuda_products_solvers[];
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *tensor);
 falt_cuda_axis falt_cuda_axis_of(const falt_axis *axis);
 falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *problem);
+/* Sets the epilogue's pointers: the bias and the scale that the problem has. */
+void falt_cuda_epilogue_bind(falt_cuda_epilogue *epilogue, const falt_problem *problem, const falt_operands *operands);
 
 #endif

@@ -156,6 +156,21 @@ falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *p) {
   return a;
 }
 
+falt_cuda_depthwise_args falt_depthwise_bind(const falt_cuda_depthwise_args *args, const falt_problem *p,
+                                             const falt_operands *o) {
+  falt_cuda_depthwise_args a = *args;
+  char *const x = falt_cuda_element(o->input, &p->input), *const y = falt_cuda_element(o->output, &p->output);
+  const bool data = p->operation == FALT_BACKWARD_DATA;
+  a.x = data ? y : x;
+  a.y = data ? x : y;
+  if (p->has_residual) a.residual = falt_cuda_element(o->residual, &p->residual);
+  falt_cuda_epilogue_bind(&a.epilogue, p, o);
+  if (p->operation != FALT_BACKWARD_FILTER) return a;
+  a.w = falt_cuda_element(o->filter, &p->filter);
+  a.partial = o->workspace;
+  return a;
+}
+
 static bool fills(const falt_problem *p) {
   return p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0;
 }

@@ -23,15 +23,8 @@ typedef falt_igemm_roles roles;
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const toeplitz_plan *plan = (const toeplitz_plan *)base;
-  const falt_problem *p = &base->problem;
-  const roles r = falt_igemm_roles_of(p);
-  falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = falt_cuda_element(falt_result_data(p->operation, o), r.result);
+  falt_cuda_depthwise_args args = falt_depthwise_bind(&plan->args, &base->problem, o);
   args.w = falt_cuda_plan_filter(&plan->cuda, o) + plan->w_first * 2;
-  if (p->has_residual) args.residual = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       plan->cuda.function, plan->tile.grid, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};

@@ -44,8 +44,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
         falt_fewchannels_nhwc_rows_of(&p->output, o->output, 64 / t->paired, t->width * t->paired, 1);
     falt_gpu_encode(base->device->gpu, &y, &a.map);
   }
-  if (p->has_scale) a.epilogue.scale = o->scale;
-  if (p->has_bias) a.epilogue.bias = o->bias;
+  falt_cuda_epilogue_bind(&a.epilogue, p, o);
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {plan->cuda.function,
                                   plan->tile.grid,

@@ -63,8 +63,7 @@ static falt_cuda_fft_args args_of(const falt_cuda_fft_plan *plan, const falt_ope
   args.products = (char *)o->workspace + plan->products_at;
   args.bad = (unsigned char *)o->workspace + plan->bad_at;
   if (p->has_residual) args.residual.data = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   return args;
 }
 

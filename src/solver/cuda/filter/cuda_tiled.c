@@ -38,8 +38,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.x_aligned = plan->x_aligned && aligned(args.x, &p->input, 4);
   args.y_aligned = plan->y_aligned && aligned(args.y, &p->output, 4);
   if (p->has_residual) args.residual.data = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->cuda.function,
                                   plan->blocks,

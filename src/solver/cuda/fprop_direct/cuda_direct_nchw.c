@@ -26,8 +26,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.w.data = falt_cuda_plan_filter(&plan->cuda, o);
   args.y.data = falt_cuda_element(o->output, &p->output);
   args.aligned &= (uintptr_t)args.y.data % ((size_t)plan->vector * falt_type_size(p->output.type)) == 0;
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   args.kept = plan->cuda.filter != NULL;
   void *parameters[] = {&args};
   const falt_direct_nchw_tile *t = &plan->tile;

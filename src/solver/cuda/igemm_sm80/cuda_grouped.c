@@ -44,8 +44,7 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
   args.y = element(operands->y, c->y_first, falt_igemm_roles_of(p).result->type);
   if (p->has_residual)
     args.residual = element(falt_cuda_element(o->residual, &p->residual), c->r_first, p->residual.type);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       c->function, c->tile.grid, {32 * c->tile.warps_c * c->tile.warps_p, 1}, c->tile.shared_bytes, o->stream};

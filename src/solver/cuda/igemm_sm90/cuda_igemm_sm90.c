@@ -147,8 +147,7 @@ static void fill_args(const igemm_plan *plan, const falt_operands *o, falt_cuda_
                                    .image_pixels = (int)pixels,
                                    .image_rows = (int)falt_round_up(pixels, FALT_IGEMM_SM90_SPAN),
                                    .kept = plan->cuda.filter != NULL};
-  if (p->has_scale) a->epilogue.scale = o->scale;
-  if (p->has_bias) a->epilogue.bias = o->bias;
+  falt_cuda_epilogue_bind(&a->epilogue, p, o);
 }
 
 /* The advance of a number of pixels along each axis of a polyphase part, and in images. */

@@ -79,8 +79,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
   a.y = first_step(plan, falt_result_data(p->operation, o), falt_problem_result(p));
   if (p->has_residual) a.residual = first_step(plan, o->residual, &p->residual);
-  if (p->has_scale) a.epilogue.scale = o->scale;
-  if (p->has_bias) a.epilogue.bias = o->bias;
+  falt_cuda_epilogue_bind(&a.epilogue, p, o);
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
       plan->cuda.function, plan->tile.grid, {128 * (plan->tile.consumers + 1), 1}, plan->tile.shared_bytes, o->stream};
