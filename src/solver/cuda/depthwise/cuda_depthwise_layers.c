@@ -37,11 +37,6 @@ static bool small_channels(const falt_problem *p) {
          p->input.size[FALT_N] < most;
 }
 
-/* Solvers of filters keep its taps in the constant bank. */
-static bool is_one_filter(const falt_problem *p) {
-  return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
-}
-
 const char *falt_depthwise_refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const bool filter = p->operation == FALT_BACKWARD_FILTER, data = p->operation == FALT_BACKWARD_DATA;
@@ -52,7 +47,8 @@ const char *falt_depthwise_refusal(const falt_ask *ask) {
   if (data && falt_igemm_folds(p)) return "dgrad takes zero padding only";
   if (!data && !falt_igemm_constant_fits(p))
     return "the boundary's constant is not a finite number of the input's type";
-  if (is_one_filter(p) && (filter || ask->filter_values)) return "the filter is one for all channels";
+  if (falt_cuda_one_filter(p) && (filter || ask->filter_values)) /* solvers of filters keep it in the constant bank */
+    return "the filter is one for all channels";
   if (p->filter.size[FALT_W] > MOST_COLUMN_TAPS) return "rows have more than 32 taps";
   if (!small_axes(p) || !small_channels(p)) return "an axis, a stride or the channels are too large";
   if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";

@@ -40,11 +40,6 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable */
 
-static bool is_flat(const falt_problem *p) {
-  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
-         p->axis[0].pad[0] == 0;
-}
-
 static bool has_unit_steps(const falt_problem *p) {
   for (int i = 1; i < 3; i++)
     if (p->axis[i].stride != 1 || (p->axis[i].dilation != 1 && p->filter.size[FALT_D + i] > 1)) return false;
@@ -63,7 +58,7 @@ const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask) {
   if (why) return why;
   return !are_halves(p)               ? "its operands are f16 or bf16, both the same"
          : p->accumulator != FALT_F32 ? "the accumulator is not f32"
-         : !is_flat(p)                ? "it takes 1D and 2D problems only"
+         : !falt_cuda_is_flat(p)      ? "it takes 1D and 2D problems only"
          : !has_unit_steps(p)         ? "it takes neither strides nor dilations"
          : falt_igemm_folds(p) || (p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0)
              ? "it takes zero padding only"

@@ -211,16 +211,11 @@ static void describe(halo_plan *plan, bool flat) {
   if (is_scattered(p)) l->scattered = has_pairs(plan) ? 2 : 1;
 }
 
-static bool is_flat(const falt_problem *p) {
-  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
-         p->axis[0].pad[0] == 0;
-}
-
 /* Images have other tile shapes as volumes than as one plane of rows; the faster of both. */
 static const char *choose(halo_plan *plan, const falt_machine *machine) {
   const char *why = NULL;
   halo_plan best = {.tile = {.channels = 0}};
-  for (int flat = 0; flat <= is_flat(&plan->cuda.base.problem); flat++) {
+  for (int flat = 0; flat <= falt_cuda_is_flat(&plan->cuda.base.problem); flat++) {
     describe(plan, flat);
     const char *refusal = falt_igemm_sm90_halo_refusal(&plan->layer);
     if (refusal) why = refusal;
