@@ -308,6 +308,7 @@ static falt_status choose_threads(const falt_cuda_options *options, int *threads
   return FALT_OK;
 }
 
+/* The tables name each function's place, as that of the driver in cuda/described.c does. */
 static bool furnish(falt_device *device, int threads) {
   static const falt_device_memory memory = {.allocate = allocate,
                                             .release = release,

@@ -70,6 +70,7 @@ static void fill_f64(double *out, const chunk *from, int64_t count) {
   for (int64_t i = 0; i < count; i++) out[i] = (double)(from->s64[i] >> 10) * 0x1p-53;
 }
 
+/* A case for each type, like other switches over types: each has a function of its own. */
 static void fill_chunk(void *out, falt_type type, const chunk *from, int64_t count) {
   switch (type) {
     case FALT_F16:

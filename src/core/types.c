@@ -78,6 +78,10 @@ double falt_type_max(falt_type type) {
   return types[type].max;
 }
 
+double falt_type_largest(falt_type type) {
+  return fmax(fabs(types[type].min), types[type].max);
+}
+
 double falt_type_epsilon(falt_type type) {
   return types[type].epsilon;
 }

@@ -17,6 +17,8 @@ falt_type falt_type_real(falt_type type);
 /* Range of an integer type as doubles; +-infinity for floats. */
 double falt_type_min(falt_type type);
 double falt_type_max(falt_type type);
+/* The largest magnitude of both ends. */
+double falt_type_largest(falt_type type);
 /* Unit roundoff: the error of one operation relative to the result. 0 for integers, 2^-24 for f32. */
 double falt_type_epsilon(falt_type type);
 /* Of floats: the smallest normal number, and the power of two where rounding gives infinity. */

@@ -2,6 +2,7 @@
  * run them at its peak cannot run a convolution at its peak either. */
 #include <stdint.h>
 
+#include "cpu/amx.h"
 #include "cpu/limits.h"
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -78,23 +79,9 @@ static double rate_f64(long times, double factor, double term) {
 #if defined(__AMX_TILE__)
 
 /* Two by two tiles of sums, all of zeros: a matrix unit takes no less time for them. */
-static void open_tiles(void) {
-  struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  } shapes = {.palette = 1};
-  for (int i = 0; i < 8; i++) {
-    shapes.row_bytes[i] = 64;
-    shapes.rows[i] = 16;
-  }
-  __asm__ volatile("" : : "r"(&shapes) : "memory"); /* compilers do not know that all of it is read */
-  _tile_loadconfig(&shapes);
-}
-
 #define DEFINE_RATE(name, product)     \
   static void name(long times) {       \
-    open_tiles();                      \
+    falt_amx_open(16);                 \
     for (long t = 0; t < times; t++) { \
       product(0, 4, 6);                \
       product(1, 4, 7);                \

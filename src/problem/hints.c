@@ -5,7 +5,8 @@
 
 #include "problem/words.h"
 
-/* kind: the word whose value it is; "word" for words themselves, "operation" for the first one. */
+/* A table of words: its rows look alike. kind: the word whose value it is; "word" for words themselves, "operation" for
+ * the first one. */
 static const struct {
   const char *kind, *others, *write; /* others: separated by blanks, in small letters */
 } hints[] = {

@@ -122,10 +122,6 @@ int64_t falt_problem_depth(const falt_problem *problem) {
   return depth < 0x1p62 ? (int64_t)depth : INT64_C(1) << 62;
 }
 
-static double largest_magnitude(falt_type type) {
-  return fmax(fabs(falt_type_min(type)), falt_type_max(type));
-}
-
 /* The share of an axis's taps that one window has inside the input, where nothing stands outside. */
 static double most_inside(const falt_problem *p, int i) {
   const falt_axis *a = &p->axis[i];
@@ -137,8 +133,8 @@ static double most_inside(const falt_problem *p, int i) {
 double falt_problem_sum_bound(const falt_problem *p) {
   const bool pooling = falt_is_pooling(p->operation);
   if (p->boundary_value != rint(p->boundary_value)) return INFINITY;
-  const double x = fmax(largest_magnitude(p->input.type), fabs(p->boundary_value));
+  const double x = fmax(falt_type_largest(p->input.type), fabs(p->boundary_value));
   double depth = (double)falt_problem_depth(p);
   for (int i = 0; i < 3 && p->operation == FALT_FORWARD; i++) depth *= most_inside(p, i);
-  return x * (pooling ? 1 : largest_magnitude(p->filter.type)) * depth;
+  return x * (pooling ? 1 : falt_type_largest(p->filter.type)) * depth;
 }

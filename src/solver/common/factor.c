@@ -68,6 +68,12 @@ static double dot(const double *a, const double *b, int64_t count) {
 
 /* ------------------------------------------------------------------------------------------------------- integers */
 
+bool falt_are_integers(const double *a, int64_t count) {
+  for (int64_t i = 0; i < count; i++)
+    if (a[i] != nearbyint(a[i])) return false;
+  return true;
+}
+
 double falt_integer_scale(const double *a, int64_t count, int limit) {
   const double most = ldexp(1, limit);
   double largest = 0, scale = 1;

@@ -32,6 +32,8 @@ void falt_factors_free(falt_factors *factors);
 /* The vector of a term along an axis (0: f, 1: g, 2: h). */
 double *falt_factors_taps(const falt_factors *factors, int term, int axis);
 
+/* Whether all of a[0..count) are integers. */
+bool falt_are_integers(const double *a, int64_t count);
 /* The power of two that makes all of a[0..count) integers of magnitude at most 2^limit, or 0 if none does. */
 double falt_integer_scale(const double *a, int64_t count, int limit);
 

@@ -25,6 +25,14 @@ void falt_rows_place(falt_memory_layout *layout, const falt_device *device, cons
   falt_place_part(layout, queue_bytes(device));
 }
 
+size_t falt_rows_place_whole(falt_memory_layout *layout, const falt_device *device, falt_memory_layout *scratch,
+                             size_t bytes) {
+  *scratch = *layout = (falt_memory_layout){0};
+  falt_place_part(scratch, bytes);
+  falt_rows_place(layout, device, scratch);
+  return layout->total;
+}
+
 static void work(void *context, int64_t worker) {
   queue *q = context;
   void *scratch = q->scratch + (size_t)worker * q->pitch;

@@ -16,6 +16,9 @@ typedef struct falt_row_job {
 /* Adds the workspace of falt_rows_run to an empty layout: all workers' scratch, and behind it the queue of tasks.
  * *scratch must outlive the layout. */
 void falt_rows_place(falt_memory_layout *layout, const falt_device *device, const falt_memory_layout *scratch);
+/* The same for scratch of so many bytes without parts, whose layout is made too. The bytes of the workspace. */
+size_t falt_rows_place_whole(falt_memory_layout *layout, const falt_device *device, falt_memory_layout *scratch,
+                             size_t bytes);
 void falt_rows_run(const falt_device *device, const falt_row_job *job, void *workspace);
 
 #endif

@@ -38,24 +38,19 @@ static falt_cuda_generic_args args_of(const falt_problem *p) {
   return a;
 }
 
-static void *element(void *data, const falt_tensor *tensor) {
-  return data ? (char *)data + tensor->offset * (int64_t)falt_type_size(tensor->type) : NULL;
-}
-
 /* ---- execute */
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const generic_plan *plan = (const generic_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_generic_args args = plan->args;
-  args.x.data = element(o->input, &p->input);
+  args.x.data = falt_cuda_element(o->input, &p->input);
   args.w.data = plan->filter ? plan->filter : o->filter;
-  if (!p->factors) args.w.data = element(args.w.data, &p->filter);
-  args.y.data = element(o->output, &p->output);
-  if (p->has_residual) args.residual.data = element(o->residual, &p->residual);
-  if (p->operation == FALT_BACKWARD_MAXPOOL) args.residual.data = element(o->residual, &p->input);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  if (!p->factors) args.w.data = falt_cuda_element(args.w.data, &p->filter);
+  args.y.data = falt_cuda_element(o->output, &p->output);
+  if (p->has_residual) args.residual.data = falt_cuda_element(o->residual, &p->residual);
+  if (p->operation == FALT_BACKWARD_MAXPOOL) args.residual.data = falt_cuda_element(o->residual, &p->input);
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   void *parameters[] = {&args};
   falt_gpu_launch launch = {plan->function, plan->blocks, {THREADS, 1}, 0, o->stream};
   falt_gpu_start(base->device->gpu, &launch, parameters);

@@ -211,12 +211,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                    .weights = plan->packed ? plan->packed : room,
                    .factors = factors};
   run.stream = plan->stream && (uintptr_t)run.result % FALT_ALIGN == 0;
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = plan->blocks.count * plan->bands.count * plan->parts.count,
-                                .scratch = plan->at.parts.total},
-                workspace);
+  const falt_row_job job = {run_task, &run, plan->blocks.count * plan->bands.count * plan->parts.count,
+                            plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

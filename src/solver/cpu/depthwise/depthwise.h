@@ -180,6 +180,11 @@ void falt_depthwise_advance(falt_depthwise_task *task, int64_t row, bool first, 
 /* The kernel call for a span of the task's row: its segments, and its prefetches. */
 falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, const falt_depthwise_span *span);
 
+/* The bands of a weight gradient: pieces of rows, or of groups of rows, with so many positions each. They are so long
+ * that clearing and adding the sums of a band do not matter, and depend on the problem alone: the order of sums must
+ * not depend on threads. */
+falt_layer_pieces falt_depthwise_bands(int64_t rows, int64_t positions, int64_t sums);
+
 /* For estimates: the fraction of an axis's taps, over all outputs, that is inside the input. */
 double falt_depthwise_inside(const falt_problem *problem, int axis);
 /* The operations of all lanes, shuffles and calls, and the bytes of weights beyond the first reading. */

@@ -50,6 +50,7 @@ FALT_INLINE void write(const falt_block *b, vec *sum, int64_t q, int64_t channel
   }
 }
 
+/* A case for each type, like other switches over types: each call is compiled for its constant type. */
 FALT_INLINE void put_as(char *to, vec y, const falt_block *b) {
   switch (b->result_type) {
     case FALT_U8:

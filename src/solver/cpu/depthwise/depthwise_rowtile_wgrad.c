@@ -11,9 +11,7 @@
  * the sums are in memory, in bands of rows that are added in order. The number of bands depends only on the problem,
  * and so do the bits of the output. */
 
-enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
 enum { TAPS = 3 /* along either axis */ };
-static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */
 
 typedef struct wgrad_plan {
   falt_plan base;
@@ -126,16 +124,12 @@ static double estimate(const wgrad_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Bands so long that adding and clearing their sums does not matter; by the problem alone. Blocks may depend on
- * threads. */
 static void set_tasks(wgrad_plan *plan) {
   const falt_problem *p = &plan->base.problem;
   const falt_device *device = plan->base.device;
   const int64_t threads = falt_threads_count(device->threads), wanted = threads == 1 ? 1 : 4 * threads;
   const int64_t groups = p->input.size[FALT_N] * falt_depthwise_block_groups(p);
-  const int64_t enough = groups / falt_ceil_div(FEWEST, FALT_BLOCK_ROWS * p->output.size[FALT_W]);
-  const int64_t room = falt_max(1, MOST_SUMS / band_floats(plan));
-  plan->bands = falt_layer_cut(groups, falt_max(1, falt_min(falt_min(enough, BANDS), room)));
+  plan->bands = falt_depthwise_bands(groups, FALT_BLOCK_ROWS * p->output.size[FALT_W], band_floats(plan));
   plan->blocks = falt_depthwise_block_cut(p, device, plan->kernels, falt_ceil_div(wanted, plan->bands.count));
 }
 

@@ -173,3 +173,12 @@ falt_depthwise_call falt_depthwise_call_of(const falt_depthwise_task *task, cons
   if (task->ahead) look_ahead(task, span, &call);
   return call;
 }
+
+/* ---- bands of a weight gradient */
+
+falt_layer_pieces falt_depthwise_bands(int64_t rows, int64_t positions, int64_t sums) {
+  enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
+  const int64_t most_sums = 1 << 20; /* elements of all bands, beyond one band */
+  const int64_t enough = falt_max(1, rows / falt_ceil_div(FEWEST, positions));
+  return falt_layer_cut(rows, falt_min(falt_min(enough, BANDS), falt_max(1, most_sums / sums)));
+}

@@ -16,9 +16,6 @@
  * Rows are cut into bands with their own sums, which are added in order. The number of bands depends only on the
  * problem, so the bits of the output do not depend on the number of threads. */
 
-enum { BANDS = 32 /* at most */, FEWEST = 256 /* positions of a band */ };
-static const int64_t MOST_SUMS = 1 << 20; /* elements of all bands, beyond one band */
-
 typedef struct wgrad_plan {
   falt_plan base;
   falt_depthwise d;
@@ -143,12 +140,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                    .operands = operands,
                    .sums = (float *)(void *)(workspace + plan->sums),
                    .filter = narrow ? (float *)(void *)(workspace + plan->wide) : operands->filter};
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = plan->blocks.count * plan->bands.count,
-                                .scratch = plan->at.parts.total},
-                workspace);
+  const falt_row_job job = {run_task, &run, plan->blocks.count * plan->bands.count, plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
   falt_parallel_for(base->device->threads, plan->d.vectors, add_bands, &run);
   if (narrow) falt_downconvert(base->device, &plan->d.layer.p.filter, run.filter, filter, operands->filter);
 }
@@ -212,18 +205,14 @@ static double estimate(const wgrad_plan *plan, const falt_device *device) {
 
 /* ---- plan */
 
-/* Bands so long that adding and clearing their sums does not matter; by the problem alone. Blocks may depend on
- * threads. */
 static void set_tasks(wgrad_plan *plan) {
   const falt_depthwise *d = &plan->d;
   const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
-  const int64_t rows = falt_depthwise_rows(d), sums = d->vectors * d->pitch;
-  const int64_t enough = falt_max(1, rows / falt_ceil_div(FEWEST, d->relation.result.size[FALT_W]));
-  const int64_t bands = falt_min(falt_min(enough, BANDS), falt_max(1, MOST_SUMS / sums));
   const int64_t blocks = falt_ceil_div(d->units, d->block);
   plan->ahead = falt_problem_bytes(&d->layer.p) > (double)plan->base.device->caches.l2 && !d->upconverts;
-  plan->bands = falt_layer_cut(rows, bands);
-  plan->blocks = falt_layer_cut(d->units, falt_max(blocks, falt_min(d->units, falt_ceil_div(wanted, bands))));
+  plan->bands = falt_depthwise_bands(falt_depthwise_rows(d), d->relation.result.size[FALT_W], d->vectors * d->pitch);
+  plan->blocks =
+      falt_layer_cut(d->units, falt_max(blocks, falt_min(d->units, falt_ceil_div(wanted, plan->bands.count))));
 }
 
 static void lay_memory(wgrad_plan *plan) {

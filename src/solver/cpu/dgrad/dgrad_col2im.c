@@ -240,10 +240,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   float *filter = (float *)(void *)(workspace + plan->filter);
   execution run = {plan, operands, plan->packed ? plan->packed : filter};
   if (!plan->packed) pack(plan, operands->filter, filter);
-  falt_rows_run(
-      base->device,
-      &(falt_row_job){.run = run_task, .context = &run, .tasks = plan->tasks.count, .scratch = plan->at.parts.total},
-      workspace);
+  const falt_row_job job = {run_task, &run, plan->tasks.count, plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

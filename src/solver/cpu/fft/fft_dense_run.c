@@ -51,16 +51,6 @@ static int far_exponent(const falt_fft_dense_plan *plan, double largest) {
   return exponent > near || exponent < -near ? exponent : 0;
 }
 
-/* Multiplies by so many powers of two, in steps that are normal numbers. */
-static void scale(const falt_fft_dense_plan *plan, char *x, int64_t count, int exponent) {
-  const int most = 100;
-  while (exponent) {
-    const int step = exponent > most ? most : exponent < -most ? -most : exponent;
-    plan->shape.lane->scale(x, count, ldexp(1, step));
-    exponent -= step;
-  }
-}
-
 /* ---- the filter */
 
 static double tap_at(const falt_fft_dense_plan *plan, const void *filter, int64_t index, int64_t c,
@@ -179,7 +169,7 @@ static double load_channel(pair *p, int64_t channel) {
 /* Gives all spectra up to `channel` the exponent of the largest. */
 static void raise(pair *p, int64_t channel, int exponent) {
   const int64_t spectrum = falt_fft_dense_spectrum(p->plan);
-  scale(p->plan, p->inputs, channel * spectrum, p->exponent - exponent);
+  falt_fft_scale(&p->plan->shape, p->inputs, channel * spectrum, p->exponent - exponent);
   p->exponent = exponent;
 }
 
@@ -191,7 +181,8 @@ static void transform_inputs(pair *p) {
     const int exponent = far_exponent(plan, largest);
     if (c == 0) p->exponent = exponent;
     if (exponent > p->exponent) raise(p, c, exponent);
-    for (int i = 0; i < 2; i++) scale(plan, plane_of(plan, p->planes, i), plane_count(plan), -p->exponent);
+    for (int i = 0; i < 2; i++)
+      falt_fft_scale(&plan->shape, plane_of(plan, p->planes, i), plane_count(plan), -p->exponent);
     falt_fft_spectrum(&plan->shape, p->planes, p->inputs + c * spectrum * element_of(plan), 1);
   }
 }
@@ -267,7 +258,7 @@ static void store_output(const pair *p, int64_t k) {
   falt_fft_inverse(&plan->shape, p->sums, p->planes);
   for (int i = 0; i < p->count && !falt_cancelled(); i++) {
     const bool direct = p->wrong || about->wrong;
-    scale(plan, plane_of(plan, p->planes, i), plane_count(plan), p->exponent + about->exponent);
+    falt_fft_scale(&plan->shape, plane_of(plan, p->planes, i), plane_count(plan), p->exponent + about->exponent);
     if (direct) add_direct(p, i, k);
     store_box(p, i, k, direct);
   }

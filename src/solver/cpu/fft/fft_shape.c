@@ -339,6 +339,15 @@ static void run_planes(const falt_fft_shape *shape, char *re, bool back) {
   }
 }
 
+void falt_fft_scale(const falt_fft_shape *shape, void *x, int64_t count, int exponent) {
+  const int most = 100;
+  while (exponent) {
+    const int step = exponent > most ? most : exponent < -most ? -most : exponent;
+    shape->lane->scale(x, count, ldexp(1, step));
+    exponent -= step;
+  }
+}
+
 int64_t falt_fft_spectrum_count(const falt_fft_shape *shape) {
   return 2 * shape->kept * shape->lane->width * shape->lane->width;
 }

@@ -54,6 +54,8 @@ void falt_fft_shape_set(falt_fft_shape *shape, const falt_fft_lane *lane, size_t
 bool falt_fft_shape_ready(falt_fft_shape *shape);
 void falt_fft_shape_free(falt_fft_shape *shape);
 
+/* Multiplies elements by so many powers of two, in steps that are normal numbers. */
+void falt_fft_scale(const falt_fft_shape *shape, void *x, int64_t count, int exponent);
 /* Elements of a spectrum. */
 int64_t falt_fft_spectrum_count(const falt_fft_shape *shape);
 /* The spectrum of a tile, times `scale`, in the order in which falt_fft_convolve reads it. The tile is used up. Where

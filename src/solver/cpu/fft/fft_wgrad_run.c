@@ -169,18 +169,9 @@ static int exponent_of(const falt_fft_wgrad_plan *plan, double largest) {
   return exponent > near_one(plan) || exponent < -near_one(plan) ? exponent : 0;
 }
 
-/* Multiplies by so many powers of two, in steps that are normal numbers. */
-static void scale(const falt_fft_wgrad_plan *plan, char *x, int64_t count, int exponent) {
-  const int most = 100;
-  while (exponent) {
-    const int step = exponent > most ? most : exponent < -most ? -most : exponent;
-    plan->shape.lane->scale(x, count, ldexp(1, step));
-    exponent -= step;
-  }
-}
-
 static void scale_planes(const unit *u, int exponent) {
-  for (int i = 0; i < 2 && exponent; i++) scale(u->plan, plane_of(u, i), plane_count(u->plan), exponent);
+  for (int i = 0; i < 2 && exponent; i++)
+    falt_fft_scale(&u->plan->shape, plane_of(u, i), plane_count(u->plan), exponent);
 }
 
 static int64_t spectrum_count(const falt_fft_wgrad_plan *plan) {
@@ -195,7 +186,7 @@ static void raise(const falt_fft_wgrad_plan *plan, sums *s, int exponent) {
     s->about->summed = true;
   }
   if (exponent <= s->about->exponent) return;
-  scale(plan, s->spectrum, spectrum_count(plan), s->about->exponent - exponent);
+  falt_fft_scale(&plan->shape, s->spectrum, spectrum_count(plan), s->about->exponent - exponent);
   s->about->exponent = exponent;
 }
 
@@ -299,7 +290,7 @@ static void store_unit(const unit *u) {
   const falt_problem *p = &plan->base.problem;
   if (u->to.about->summed) {
     falt_fft_inverse(&plan->shape, u->to.spectrum, u->planes);
-    scale(plan, plane_of(u, 0), plane_count(plan), u->to.about->exponent);
+    falt_fft_scale(&plan->shape, plane_of(u, 0), plane_count(plan), u->to.about->exponent);
   } else {
     memset(plane_of(u, 0), 0, (size_t)(plane_count(plan) * element_of(plan)));
   }

@@ -84,7 +84,8 @@ FALT_INLINE void store_row_as(const falt_direct_u8_call *call, char *to, const v
                type);
 }
 
-/* Kept out of the tiles: other types than bytes. */
+/* Kept out of the tiles: other types than bytes. A case for each type, like other switches over types: each call is
+ * compiled for its constant type. */
 static __attribute__((noinline)) void store_row(const falt_direct_u8_call *call, char *to, const vec_bits *sum, int n) {
   switch (call->type) {
     case FALT_U8:

@@ -65,12 +65,6 @@ static const falt_plan_table separable_table = {
 
 /* ---------------------------------------------------------------------------------------------------- applicable */
 
-static bool integer_taps(const double *a, int64_t count) {
-  for (int64_t i = 0; i < count; i++)
-    if (a[i] != nearbyint(a[i])) return false;
-  return true;
-}
-
 /* Most terms that need fewer multiply-adds than the whole filter. */
 static int most_terms(const int64_t taps[3]) {
   const double whole = (double)taps[0] * (double)taps[1] * (double)taps[2];
@@ -116,7 +110,7 @@ static bool factor(separable_plan *plan, falt_ask *ask, double *dense) {
   const int max = most_terms(rows->taps);
   falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, dense);
   const bool integers =
-      falt_type_is_integer(rows->in_type) && integer_taps(dense, rows->taps[0] * rows->taps[1] * rows->taps[2]);
+      falt_type_is_integer(rows->in_type) && falt_are_integers(dense, rows->taps[0] * rows->taps[1] * rows->taps[2]);
   const falt_factoring answer = falt_factor(factors, dense, rows->taps, max, tolerance);
   if (answer != FALT_FACTORED) {
     refuse_factoring(ask, answer, max);
@@ -138,14 +132,6 @@ static size_t raw_bytes(const falt_separable *how) {
   return (size_t)(lines * how->block[2] * rows->pixel) * rows->lane_size;
 }
 
-/* Lays the workspace out for workers that need `scratch` bytes each; its size. */
-static size_t place(falt_separable *how, const falt_device *device, size_t scratch, falt_memory_layout *layout) {
-  how->scratch = *layout = (falt_memory_layout){0};
-  falt_place_part(&how->scratch, scratch);
-  falt_rows_place(layout, device, &how->scratch);
-  return layout->total;
-}
-
 /* Blocks depend on the problem and the caches, not on the number of threads. The strip is halved until a step's rows
  * fit into half of the second cache, and the workers' scratch into the budget. */
 static bool choose_blocks(falt_separable *how, falt_ask *ask, falt_memory_layout *layout) {
@@ -156,7 +142,8 @@ static bool choose_blocks(falt_separable *how, falt_ask *ask, falt_memory_layout
   how->block[1] = falt_round_up(falt_max(LINES, falt_separable_span(rows, 1, 1) / rows->axis[1].stride), how->lines);
   how->block[2] = falt_max(MIN_STRIP, STRIP / rows->pixel / MIN_STRIP * MIN_STRIP);
   for (;; how->block[2] = falt_round_up(how->block[2] / 2, MIN_STRIP)) {
-    const size_t scratch = falt_separable_scratch(how), workspace = place(how, ask->device, scratch, layout);
+    const size_t scratch = falt_separable_scratch(how),
+                 workspace = falt_rows_place_whole(layout, ask->device, &how->scratch, scratch);
     const bool fits = scratch <= MAX_SCRATCH && (limit < 0 || workspace <= (size_t)limit);
     if (fits && scratch + raw_bytes(how) <= ask->device->caches.l2 / 2) return true;
     if (how->block[2] > MIN_STRIP) continue;

@@ -72,12 +72,6 @@ static const char *refusal(const falt_rows *rows, const falt_problem *p) {
 
 static const double ROUNDING = 0x1p-22; /* of f32, relative to the sum of the taps */
 
-static bool are_integers(const double *a, int64_t count) {
-  for (int64_t i = 0; i < count; i++)
-    if (a[i] != nearbyint(a[i])) return false;
-  return true;
-}
-
 /* The term's vector along y (axis 0) or x, as f32. A factor of a symmetric filter is symmetric up to the rounding of
  * f64, which f32 does not see but in ties: halves that differ by no more are made equal. */
 static void set_taps(separable_u8_plan *plan, int axis, const double *values, double scale) {
@@ -98,7 +92,7 @@ static const char *factor(separable_u8_plan *plan, const falt_ask *ask, double *
   falt_factors factors;
   falt_problem_taps(ask->problem, ask->filter_values, 0, FALT_F64, dense);
   if (falt_factor(&factors, dense, size, 1, tolerance) != FALT_FACTORED) return "the filter is not one separable term";
-  const bool rounds = are_integers(dense, size[1] * size[2]) && !factors.exact && ask->budget->max_error == 0;
+  const bool rounds = falt_are_integers(dense, size[1] * size[2]) && !factors.exact && ask->budget->max_error == 0;
   if (factors.residual > ROUNDING) plan->base.cost.error = factors.residual;
   set_taps(plan, 0, falt_factors_taps(&factors, 0, 1), 1);
   set_taps(plan, 1, falt_factors_taps(&factors, 0, 2), falt_factors_taps(&factors, 0, 0)[0]);

@@ -327,10 +327,7 @@ void falt_direct_nhwc_execute(const falt_plan *base, const falt_operands *operan
   execution run = {plan, operands, plan->packed ? plan->packed : filter, factors};
   if (!plan->packed && !plan->just_in_time) falt_direct_nhwc_pack(plan, operands->filter, filter);
   falt_layer_factors(&plan->layer, operands, factors);
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = plan->spans * plan->blocks.count * plan->chunks.count,
-                                .scratch = plan->at.parts.total},
-                workspace);
+  const falt_row_job job = {run_task, &run, plan->spans * plan->blocks.count * plan->chunks.count,
+                            plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
 }

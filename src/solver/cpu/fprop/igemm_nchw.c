@@ -253,12 +253,9 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   run.filter_row = given ? w->stride[FALT_K] : plan->depth;
   run.filter_group = given ? w->stride[FALT_G] : layer->results * plan->depth;
   falt_layer_factors(layer, operands, factors);
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = layer->p.output.size[FALT_G] * plan->panels.count * plan->chunks.count,
-                                .scratch = plan->at.parts.total},
-                workspace);
+  const falt_row_job job = {run_task, &run, layer->p.output.size[FALT_G] * plan->panels.count * plan->chunks.count,
+                            plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

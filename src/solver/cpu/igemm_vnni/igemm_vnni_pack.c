@@ -233,10 +233,8 @@ void falt_tiles_pack_all(const falt_tiles_plan *plan, const void *filter, char *
                          size_t at) {
   packing pack = {plan, filter, packed, at};
   const int64_t panels = falt_tiles_groups(plan) * plan->panels;
-  falt_rows_run(
-      plan->base.device,
-      &(falt_row_job){.run = pack_task, .context = &pack, .tasks = panels * plan->order.blocks, .scratch = scratch},
-      workspace);
+  const falt_row_job job = {pack_task, &pack, panels * plan->order.blocks, scratch};
+  falt_rows_run(plan->base.device, &job, workspace);
 }
 
 /* ---- estimate */

@@ -251,10 +251,6 @@ void falt_tiles_execute(const falt_plan *base, const falt_operands *operands) {
   if (!plan->packed && !plan->in_time)
     falt_tiles_pack_all(plan, operands->filter, filter, workspace, plan->at.parts.total, plan->at.packing);
   falt_layer_factors(&plan->layer, operands, factors);
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = plan->blocks.count * plan->chunks.count,
-                                .scratch = plan->at.parts.total},
-                workspace);
+  const falt_row_job job = {run_task, &run, plan->blocks.count * plan->chunks.count, plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
 }

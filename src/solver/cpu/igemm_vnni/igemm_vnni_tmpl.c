@@ -4,6 +4,7 @@
 #define FALT_LANE_BITS 32
 #include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
+#include "cpu/amx.h"
 #include "cpu/vector.h"
 #include "solver/cpu/igemm_vnni/igemm_vnni_columns.h"
 #include "solver/cpu/igemm_vnni/igemm_vnni_panel.h"
@@ -14,18 +15,10 @@
 
 /* ---- products by the matrix unit: tiles 0 to 3 are sums, 4 and 5 rows, 6 and 7 the panel */
 
+_Static_assert(FALT_TILE_BYTES == 64 && FALT_TILE_ROWS == 16, "the shape of the matrix unit's tiles");
+
 static void open_tiles(int rows) {
-  struct {
-    uint8_t palette, start_row, reserved[14];
-    uint16_t row_bytes[16];
-    uint8_t rows[16];
-  } shapes = {.palette = 1};
-  for (int i = 0; i < 8; i++) {
-    shapes.row_bytes[i] = FALT_TILE_BYTES;
-    shapes.rows[i] = (uint8_t)(i < 6 ? rows : FALT_TILE_ROWS);
-  }
-  __asm__ volatile("" : : "r"(&shapes) : "memory"); /* compilers do not know that all of it is read */
-  _tile_loadconfig(&shapes);
+  falt_amx_open(rows);
 }
 
 static void close_tiles(void) {

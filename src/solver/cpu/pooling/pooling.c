@@ -183,10 +183,8 @@ static int64_t task_count(const falt_pooling_plan *plan) {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_pooling_plan *plan = (const falt_pooling_plan *)base;
   execution e = {plan, operands};
-  falt_rows_run(
-      base->device,
-      &(falt_row_job){.run = run_task, .context = &e, .tasks = task_count(plan), .scratch = plan->scratch.total},
-      operands->workspace);
+  const falt_row_job job = {run_task, &e, task_count(plan), plan->scratch.total};
+  falt_rows_run(base->device, &job, operands->workspace);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -75,14 +75,6 @@ static int64_t reach(const falt_rows *rows, int axis, int64_t outputs) {
   return count;
 }
 
-/* Lays the workspace out for the blocks as they stand; its size. */
-static size_t place(falt_running *how, const falt_device *device, size_t scratch, falt_memory_layout *layout) {
-  how->scratch = *layout = (falt_memory_layout){0};
-  falt_place_part(&how->scratch, scratch);
-  falt_rows_place(layout, device, &how->scratch);
-  return layout->total;
-}
-
 /* Bands for so many threads, each much higher than the rows that it sums before its first output. Results do not depend
  * on them. */
 static int64_t band_of(const falt_running *how, int axis, int64_t tasks, int64_t threads) {
@@ -114,7 +106,8 @@ static bool choose_blocks(falt_running *how, falt_ask *ask, falt_memory_layout *
   how->block[2] = falt_min(rows->out[2], falt_max(LEAST_STRIP, wide / rows->axis[2].stride));
   for (;; how->block[2] = falt_max(LEAST_STRIP, how->block[2] / 2)) {
     cut_for_threads(how, falt_threads_count(ask->device->threads));
-    const size_t scratch = falt_running_scratch(how), workspace = place(how, ask->device, scratch, layout);
+    const size_t scratch = falt_running_scratch(how),
+                 workspace = falt_rows_place_whole(layout, ask->device, &how->scratch, scratch);
     if (scratch <= MAX_SCRATCH && (limit < 0 || workspace <= (size_t)limit)) return true;
     if (how->block[2] > LEAST_STRIP) continue;
     falt_refuse(ask, "its rows need %zu bytes of workspace", workspace);

@@ -27,6 +27,7 @@ MOVE(uint16)
 MOVE(int16)
 MOVE(int32)
 
+/* A case for each type, like other switches over types: each has a loop of its own. */
 static void move(void *sums, const void *enter, const void *leave, falt_type type, int64_t n) {
   switch (type) {
     case FALT_U8:

@@ -303,11 +303,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const fewchannels_plan *plan = (const fewchannels_plan *)base;
   const int64_t groups = plan->layer.p.filter.size[FALT_G];
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
-  falt_rows_run(
-      base->device,
-      &(falt_row_job){
-          .run = run_task, .context = &run, .tasks = groups * plan->slices.count, .scratch = plan->at.parts.total},
-      operands->workspace);
+  const falt_row_job job = {run_task, &run, groups * plan->slices.count, plan->at.parts.total};
+  falt_rows_run(base->device, &job, operands->workspace);
   falt_parallel_for(base->device->threads, groups * (plan->rows + base->problem.has_bias), join, &run);
 }
 

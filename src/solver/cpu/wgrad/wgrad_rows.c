@@ -342,12 +342,9 @@ static void run_task(void *context, int64_t index, void *scratch) {
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const rows_plan *plan = (const rows_plan *)base;
   execution run = {plan, operands};
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = plan->layer.p.filter.size[FALT_G] * plan->rows.count * plan->columns.count,
-                                .scratch = plan->scratch.total},
-                operands->workspace);
+  const falt_row_job job = {run_task, &run, plan->layer.p.filter.size[FALT_G] * plan->rows.count * plan->columns.count,
+                            plan->scratch.total};
+  falt_rows_run(base->device, &job, operands->workspace);
 }
 
 static int64_t most_positions(const rows_plan *plan) {

@@ -388,11 +388,7 @@ static void join(void *context, int64_t index) {
 void falt_wgrad_execute(const falt_plan *base, const falt_operands *operands) {
   const falt_wgrad_plan *plan = (const falt_wgrad_plan *)base;
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = falt_wgrad_parts(plan) * plan->slices.count,
-                                .scratch = plan->at.parts.total},
-                operands->workspace);
+  const falt_row_job job = {run_task, &run, falt_wgrad_parts(plan) * plan->slices.count, plan->at.parts.total};
+  falt_rows_run(base->device, &job, operands->workspace);
   if (plan->slices.count > 1) falt_parallel_for(base->device->threads, falt_wgrad_parts(plan), join, &run);
 }

@@ -296,10 +296,6 @@ void falt_winograd_execute(const falt_plan *base, const falt_operands *operands)
                    .tensor = known ? &plan->taps_tensor : &plan->layer.p.filter};
   if (!known) falt_winograd_pack(plan, operands->filter, filter);
   falt_layer_factors(&plan->layer, operands, factors);
-  falt_rows_run(base->device,
-                &(falt_row_job){.run = run_task,
-                                .context = &run,
-                                .tasks = plan->blocks.count * plan->chunks.count,
-                                .scratch = plan->at.parts.total},
-                workspace);
+  const falt_row_job job = {run_task, &run, plan->blocks.count * plan->chunks.count, plan->at.parts.total};
+  falt_rows_run(base->device, &job, workspace);
 }

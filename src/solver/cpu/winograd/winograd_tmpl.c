@@ -166,6 +166,7 @@ FALT_INLINE void filter(const falt_winograd_filter *call, const int axes, const 
   }
 }
 
+/* Alike, but apart for the reason above. */
 FALT_INLINE bool output(const falt_winograd_output *call, const int axes, const int pairs, const int outputs) {
   const int size = 2 * pairs + 2, rows = axes == 2 ? size : 1, lines = axes == 2 ? outputs : 1;
   vec zeros = {0}; /* 0 times each output: NaN where one is not finite */

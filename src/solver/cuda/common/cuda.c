@@ -10,16 +10,12 @@ falt_plan *falt_cuda_refuse(falt_ask *ask, falt_status status) {
   return falt_refuse(ask, "%.150s", falt_message());
 }
 
-static double largest(falt_type type) {
-  return fmax(fabs(falt_type_min(type)), falt_type_max(type));
-}
-
 double falt_cuda_bound(const falt_problem *p) {
   const falt_tensor *factor = falt_problem_factor(p, 0);
   const double constant = factor == &p->input ? p->boundary_value : 0;
   if (falt_is_pooling(p->operation) || constant != rint(constant)) return INFINITY;
-  return (double)falt_problem_depth(p) * fmax(largest(factor->type), fabs(constant)) *
-         largest(falt_problem_factor(p, 1)->type);
+  return (double)falt_problem_depth(p) * fmax(falt_type_largest(factor->type), fabs(constant)) *
+         falt_type_largest(falt_problem_factor(p, 1)->type);
 }
 
 const char *falt_cuda_sum(const falt_problem *p, const char *real) {
@@ -34,6 +30,15 @@ bool falt_cuda_finishes_in_float(const falt_problem *p) {
   if (!falt_type_is_integer(p->filter.type) || !falt_type_is_integer(y)) return true;
   if (fabs(p->beta) >= 0x1p23 || (p->has_residual && p->residual.type == FALT_S32)) return false;
   return falt_type_is_byte(y) || (y != FALT_S32 && falt_cuda_bound(p) < 0x1p24);
+}
+
+bool falt_cuda_is_flat(const falt_problem *p) {
+  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
+         p->axis[0].pad[0] == 0;
+}
+
+bool falt_cuda_one_filter(const falt_problem *p) {
+  return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
 }
 
 falt_machine falt_cuda_machine(const falt_device *device) {
@@ -84,4 +89,17 @@ falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *p) {
                               .act_b = p->act_b,
                               .vector_type = (int)falt_type_real(p->output.type),
                               .activation = (int)p->activation};
+}
+
+bool falt_cuda_epilogue_is_linear(const falt_problem *p) {
+  return !p->has_scale && !p->has_bias && !p->has_residual && p->activation == FALT_IDENTITY;
+}
+
+int falt_cuda_epilogue_parts(const falt_problem *p) {
+  return falt_epilogue_is_identity(p) ? 0 : falt_cuda_epilogue_is_linear(p) ? 1 : 2;
+}
+
+void falt_cuda_epilogue_bind(falt_cuda_epilogue *epilogue, const falt_problem *p, const falt_operands *o) {
+  if (p->has_bias) epilogue->bias = o->bias;
+  if (p->has_scale) epilogue->scale = o->scale;
 }

@@ -18,6 +18,11 @@ const char *falt_cuda_sum(const falt_problem *problem, const char *real);
  * Wider integers must be exact. */
 bool falt_cuda_finishes_in_float(const falt_problem *problem);
 
+/* Whether a problem has no planes, for kernels of images. */
+bool falt_cuda_is_flat(const falt_problem *problem);
+/* Whether one filter with one output channel serves all groups. */
+bool falt_cuda_one_filter(const falt_problem *problem);
+
 /* The machine model of the GPU for tile searches. */
 falt_machine falt_cuda_machine(const falt_device *device);
 
@@ -36,5 +41,10 @@ extern const falt_solver *const falt_cuda_products_solvers[];
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *tensor);
 falt_cuda_axis falt_cuda_axis_of(const falt_axis *axis);
 falt_cuda_epilogue falt_cuda_epilogue_of(const falt_problem *problem);
+/* Whether an epilogue has nothing but alpha and beta; how much of one a kernel needs: 0 nothing, 1 these two, 2 all. */
+bool falt_cuda_epilogue_is_linear(const falt_problem *problem);
+int falt_cuda_epilogue_parts(const falt_problem *problem);
+/* Sets the epilogue's pointers: the bias and the scale that the problem has. */
+void falt_cuda_epilogue_bind(falt_cuda_epilogue *epilogue, const falt_problem *problem, const falt_operands *operands);
 
 #endif

@@ -15,15 +15,6 @@ bool falt_cuda_interleaved(const falt_problem *p) {
   return is_interleaved(&p->input) && is_interleaved(&p->output);
 }
 
-static bool plain_epilogue(const falt_problem *p) {
-  return !p->has_scale && !p->has_bias && !p->has_residual && p->activation == FALT_IDENTITY;
-}
-
-static bool one_filter(const falt_problem *p) {
-  return p->filter.size[FALT_C] == 1 && p->filter.size[FALT_K] == 1 &&
-         (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
-}
-
 /* Kernels count rows and columns in 32 bits. */
 static bool small_axes(const falt_problem *p) {
   const int64_t most = INT64_C(1) << 30;
@@ -56,9 +47,9 @@ const char *falt_cuda_filter_refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const bool columns = falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W);
   if (p->operation != FALT_FORWARD) return "it computes forward filters only";
-  if (!one_filter(p)) return "the filter is not one for all channels";
+  if (p->filter.size[FALT_C] != 1 || !falt_cuda_one_filter(p)) return "the filter is not one for all channels";
   if (!ask->filter_values) return "the filter's values are not known when planning";
-  if (!plain_epilogue(p)) return "the epilogue is more than alpha and beta";
+  if (!falt_cuda_epilogue_is_linear(p)) return "the epilogue is more than alpha and beta";
   if (p->input.type == FALT_S32 || p->output.type == FALT_S32) return "s32 does not fit its sums";
   if (!exact_enough(p)) return "sums of integers would not be exact";
   if (!falt_cuda_interleaved(p) && !columns) return "columns are not contiguous";

@@ -63,8 +63,8 @@ falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *problem, int
 
 /* The kernel cuda_wgrad_sum.cu for a problem, with sums of a type. */
 falt_cuda_kernel falt_igemm_sum_kernel(const falt_problem *problem, const char *sum);
-/* Launches cuda_wgrad_sum.cu, which adds the split-K slices of a weight gradient. */
-void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
-                           void *stream);
+/* Launches cuda_wgrad_sum.cu, which adds the split-K slices of a weight gradient in the workspace. */
+void falt_igemm_add_slices(const falt_plan *plan, falt_cu_function kernel, const falt_cuda_igemm_wgrad_args *args,
+                           const falt_operands *operands);
 
 #endif

@@ -181,8 +181,6 @@ falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merge
   return a;
 }
 
-/* Launches blocks that fill the multiprocessors; their threads loop over further rows. A thread has eight loads in
- * flight and sums that many split-K slices before they are split into parts. */
 falt_cuda_kernel falt_igemm_sum_kernel(const falt_problem *p, const char *sum) {
   falt_cuda_kernel kernel = {.source = "cuda_wgrad_sum.cu", .entry = "falt_igemm_wgrad_sum"};
   falt_cuda_define(&kernel, "SUM=%s", sum);
@@ -190,16 +188,23 @@ falt_cuda_kernel falt_igemm_sum_kernel(const falt_problem *p, const char *sum) {
   return kernel;
 }
 
-void falt_igemm_start_sums(const falt_device *device, falt_cu_function kernel, falt_cuda_igemm_wgrad_args *args,
-                           void *stream) {
+/* Launches blocks that fill the multiprocessors; their threads loop over further rows. A thread has eight loads in
+ * flight and sums that many split-K slices before they are split into parts. */
+void falt_igemm_add_slices(const falt_plan *plan, falt_cu_function kernel, const falt_cuda_igemm_wgrad_args *args,
+                           const falt_operands *o) {
   enum { COLUMNS = 32, ROWS = 8, EACH = 2048 / (COLUMNS * ROWS) };
-  for (args->parts = 0; args->parts < 3 && args->split_k >= 16 << args->parts;) args->parts++;
-  const int64_t across = falt_ceil_div((int64_t)args->column_tiles * args->tile[1], COLUMNS);
-  const int64_t down = falt_ceil_div((int64_t)args->row_tiles * args->tile[0], ROWS >> args->parts);
-  const int64_t wanted =
-      falt_ceil_div((int64_t)EACH * falt_gpu_about(device->gpu)->multiprocessors, across * args->groups);
-  const falt_gpu_launch launch = {kernel, across, {COLUMNS, ROWS}, 0, stream};
-  const int blocks_yz[2] = {(int)falt_min(down, wanted), args->groups};
-  void *parameters[] = {args};
-  falt_gpu_start_early(device->gpu, &launch, blocks_yz, parameters);
+  const falt_problem *p = &plan->problem;
+  falt_gpu *gpu = plan->device->gpu;
+  falt_cuda_igemm_wgrad_args a = *args;
+  a.partial = o->workspace;
+  a.w = falt_cuda_element(o->filter, &p->filter);
+  a.bias = p->has_bias ? o->bias : NULL;
+  for (a.parts = 0; a.parts < 3 && a.split_k >= 16 << a.parts;) a.parts++;
+  const int64_t across = falt_ceil_div((int64_t)a.column_tiles * a.tile[1], COLUMNS);
+  const int64_t down = falt_ceil_div((int64_t)a.row_tiles * a.tile[0], ROWS >> a.parts);
+  const int64_t wanted = falt_ceil_div((int64_t)EACH * falt_gpu_about(gpu)->multiprocessors, across * a.groups);
+  const falt_gpu_launch launch = {kernel, across, {COLUMNS, ROWS}, 0, o->stream};
+  const int blocks_yz[2] = {(int)falt_min(down, wanted), a.groups};
+  void *parameters[] = {&a};
+  falt_gpu_start_early(gpu, &launch, blocks_yz, parameters);
 }

@@ -48,14 +48,8 @@ static int early_of(const depthwise_plan *plan, const falt_depthwise_cut *c) {
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const depthwise_plan *plan = (const depthwise_plan *)base;
-  const falt_problem *p = &base->problem;
-  falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), falt_problem_factor(p, 0));
-  args.y = falt_cuda_element(falt_result_data(p->operation, o), falt_problem_result(p));
+  falt_cuda_depthwise_args args = falt_depthwise_bind(&plan->args, &base->problem, o);
   args.w = filter_of(plan, o);
-  if (p->has_residual) args.residual = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
   const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
   args.tiles = (unsigned)c->tile.tiles;
   void *parameters[] = {&args};

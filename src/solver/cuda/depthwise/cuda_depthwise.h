@@ -20,6 +20,9 @@ bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool na
 
 /* The strides of the kernels' arguments, and the compile-time parameters that both kernels have. */
 falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *problem);
+/* These arguments with the operands' addresses, but without the filter that fprop and dgrad read. */
+falt_cuda_depthwise_args falt_depthwise_bind(const falt_cuda_depthwise_args *args, const falt_problem *problem,
+                                             const falt_operands *operands);
 void falt_depthwise_defines(const falt_problem *problem, const falt_depthwise_cut *cut, falt_cuda_kernel *kernel);
 /* The accumulator's C type, "float" or "double", and its falt_type. */
 const char *falt_depthwise_sum(const falt_problem *problem);

@@ -37,11 +37,6 @@ static bool small_channels(const falt_problem *p) {
          p->input.size[FALT_N] < most;
 }
 
-/* Solvers of filters keep its taps in the constant bank. */
-static bool is_one_filter(const falt_problem *p) {
-  return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
-}
-
 const char *falt_depthwise_refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const bool filter = p->operation == FALT_BACKWARD_FILTER, data = p->operation == FALT_BACKWARD_DATA;
@@ -52,7 +47,8 @@ const char *falt_depthwise_refusal(const falt_ask *ask) {
   if (data && falt_igemm_folds(p)) return "dgrad takes zero padding only";
   if (!data && !falt_igemm_constant_fits(p))
     return "the boundary's constant is not a finite number of the input's type";
-  if (is_one_filter(p) && (filter || ask->filter_values)) return "the filter is one for all channels";
+  if (falt_cuda_one_filter(p) && (filter || ask->filter_values)) /* solvers of filters keep it in the constant bank */
+    return "the filter is one for all channels";
   if (p->filter.size[FALT_W] > MOST_COLUMN_TAPS) return "rows have more than 32 taps";
   if (!small_axes(p) || !small_channels(p)) return "an axis, a stride or the channels are too large";
   if (!falt_gpu_about(ask->device->gpu)->architecture->async) return "the GPU is older than sm_80";
@@ -153,6 +149,21 @@ falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *p) {
   a.r_channel = falt_igemm_stride(residual, FALT_G);
   a.r_next = falt_igemm_stride(residual, FALT_C);
   for (int i = 0; i < 3; i++) a.r_axis[i] = falt_igemm_stride(residual, FALT_D + i);
+  return a;
+}
+
+falt_cuda_depthwise_args falt_depthwise_bind(const falt_cuda_depthwise_args *args, const falt_problem *p,
+                                             const falt_operands *o) {
+  falt_cuda_depthwise_args a = *args;
+  char *const x = falt_cuda_element(o->input, &p->input), *const y = falt_cuda_element(o->output, &p->output);
+  const bool data = p->operation == FALT_BACKWARD_DATA;
+  a.x = data ? y : x;
+  a.y = data ? x : y;
+  if (p->has_residual) a.residual = falt_cuda_element(o->residual, &p->residual);
+  falt_cuda_epilogue_bind(&a.epilogue, p, o);
+  if (p->operation != FALT_BACKWARD_FILTER) return a;
+  a.w = falt_cuda_element(o->filter, &p->filter);
+  a.partial = o->workspace;
   return a;
 }
 

@@ -23,15 +23,8 @@ typedef falt_igemm_roles roles;
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const toeplitz_plan *plan = (const toeplitz_plan *)base;
-  const falt_problem *p = &base->problem;
-  const roles r = falt_igemm_roles_of(p);
-  falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = falt_cuda_element(falt_result_data(p->operation, o), r.result);
+  falt_cuda_depthwise_args args = falt_depthwise_bind(&plan->args, &base->problem, o);
   args.w = falt_cuda_plan_filter(&plan->cuda, o) + plan->w_first * 2;
-  if (p->has_residual) args.residual = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       plan->cuda.function, plan->tile.grid, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
@@ -46,11 +39,6 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 /* ---- applicable */
-
-static bool is_flat(const falt_problem *p) {
-  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
-         p->axis[0].pad[0] == 0;
-}
 
 static bool has_unit_steps(const falt_problem *p) {
   for (int i = 1; i < 3; i++)
@@ -70,7 +58,7 @@ const char *falt_depthwise_toeplitz_inapplicable(const falt_ask *ask) {
   if (why) return why;
   return !are_halves(p)               ? "its operands are f16 or bf16, both the same"
          : p->accumulator != FALT_F32 ? "the accumulator is not f32"
-         : !is_flat(p)                ? "it takes 1D and 2D problems only"
+         : !falt_cuda_is_flat(p)      ? "it takes 1D and 2D problems only"
          : !has_unit_steps(p)         ? "it takes neither strides nor dilations"
          : falt_igemm_folds(p) || (p->operation != FALT_BACKWARD_DATA && p->boundary_value != 0)
              ? "it takes zero padding only"

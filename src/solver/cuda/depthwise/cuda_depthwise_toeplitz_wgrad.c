@@ -19,12 +19,7 @@ typedef struct wgrad_plan {
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
-  const falt_problem *p = &base->problem;
-  falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_cuda_element(o->input, &p->input);
-  args.y = falt_cuda_element(o->output, &p->output);
-  args.w = falt_cuda_element(o->filter, &p->filter);
-  args.partial = o->workspace;
+  falt_cuda_depthwise_args args = falt_depthwise_bind(&plan->args, &base->problem, o);
   void *parameters[] = {&args};
   const int64_t parts = falt_ceil_div(plan->shape.channels, plan->tile.span);
   const falt_gpu_launch launch = {

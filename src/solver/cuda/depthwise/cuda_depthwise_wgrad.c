@@ -20,13 +20,7 @@ static int channels_of_block(const falt_depthwise_cut *c) {
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
-  const falt_problem *p = &base->problem;
-  falt_cuda_depthwise_args args = plan->args;
-  args.x = falt_cuda_element(o->input, &p->input);
-  args.y = falt_cuda_element(o->output, &p->output);
-  args.w = falt_cuda_element(o->filter, &p->filter);
-  args.partial = o->workspace;
-  if (p->has_bias) args.epilogue.bias = o->bias;
+  falt_cuda_depthwise_args args = falt_depthwise_bind(&plan->args, &base->problem, o);
   const falt_depthwise_cut *c = falt_depthwise_aligned(&args, &plan->wide) ? &plan->wide : &plan->narrow;
   args.tiles = (unsigned)c->tile.tiles;
   args.split_k = (unsigned)c->tile.split_k;

@@ -34,8 +34,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   a.x_aligned = aligned(a.x, plan->unit[0]);
   a.y_aligned = aligned(a.y, plan->unit[1]);
   if (p->has_residual) a.residual = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_scale) a.epilogue.scale = o->scale;
-  if (p->has_bias) a.epilogue.bias = o->bias;
+  falt_cuda_epilogue_bind(&a.epilogue, p, o);
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {plan->cuda.function, plan->tile.grid, {FALT_STRIPS_THREADS, 1}, 0, o->stream};
   const int one[2] = {1, 1};

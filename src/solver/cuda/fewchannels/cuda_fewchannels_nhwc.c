@@ -44,8 +44,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
         falt_fewchannels_nhwc_rows_of(&p->output, o->output, 64 / t->paired, t->width * t->paired, 1);
     falt_gpu_encode(base->device->gpu, &y, &a.map);
   }
-  if (p->has_scale) a.epilogue.scale = o->scale;
-  if (p->has_bias) a.epilogue.bias = o->bias;
+  falt_cuda_epilogue_bind(&a.epilogue, p, o);
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {plan->cuda.function,
                                   plan->tile.grid,
@@ -62,11 +61,6 @@ static void print(const falt_plan *base, falt_text *text) {
 }
 
 /* ---- applicable */
-
-static bool is_flat(const falt_problem *p) {
-  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
-         p->axis[0].pad[0] == 0;
-}
 
 static bool small_steps(const falt_problem *p) {
   for (int i = 1; i < 3; i++)
@@ -87,7 +81,7 @@ const char *falt_fewchannels_nhwc_refusal(const falt_ask *ask, falt_type other) 
   const falt_problem *p = ask->problem;
   return !falt_gpu_about(ask->device->gpu)->architecture->wgmma        ? "the GPU has no wgmma (sm_90a has)"
          : !falt_type_is_half(p->input.type) || other != p->input.type ? "its operands are f16 or bf16, both the same"
-         : !is_flat(p)                                                 ? "it takes 1D and 2D problems only"
+         : !falt_cuda_is_flat(p)                                       ? "it takes 1D and 2D problems only"
          : p->filter.size[FALT_G] != 1                                 ? "it takes one group of channels"
          : p->input.size[FALT_C] > MOST_CHANNELS                       ? "it sums 8 channels at most"
          : !small_steps(p)                                             ? "taps, strides or dilations are too large"

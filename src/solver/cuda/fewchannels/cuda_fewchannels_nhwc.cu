@@ -297,11 +297,11 @@ __device__ inline void consume(const Args &a, const Shared &s, int consumer) {
     for (int batch = 0; batch < batches + AHEAD; batch++) {
       if (batch < batches)
         for (int i = batch ? AHEAD : 0; i <= AHEAD; i++, newest.next())
-          barrier_wait(s.full(newest.batch), newest.parity);
+          barrier_wait(s.full(newest.stage), newest.parity);
       const Place place = {walk.image, walk.begin + batch * ROWS + row, walk.column, part * SPAN};
       const bool exists = place.row < walk.end && place.channel < a.results;
-      if (exists) multiply(sums, filter, s, state.batch * BATCH + row * STRIDE_R);
-      if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(state.batch));
+      if (exists) multiply(sums, filter, s, state.stage * BATCH + row * STRIDE_R);
+      if (threadIdx.x % 128 == 0) barrier_arrive(s.empty(state.stage));
       state.next();
       if (!exists) continue;
       copy_out_wait_read<0>();  // the row before has left
@@ -327,12 +327,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_fewchannels_nhwc(c
   const unsigned base = shared_address(memory);
   const Shared s = {{base + RING, base + BARRIERS}, base};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < BATCHES; i++) {
-      barrier_init(s.full(i), 128);
-      barrier_init(s.empty(i), CONSUMERS);
-    }
-  }
+  if (threadIdx.x == 0) ring_init<BATCHES>(s, 128, CONSUMERS);
   __syncthreads();
   if (group == CONSUMERS) {
     if constexpr (CONSUMERS > 1) registers_less<FETCHING>();

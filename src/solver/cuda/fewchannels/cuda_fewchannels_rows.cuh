@@ -8,6 +8,7 @@
 #pragma once
 #include "boundary.cuh"
 #include "cuda_fewchannels_args.h"
+#include "pipeline.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 
@@ -51,12 +52,7 @@ __device__ inline int batches_of(const Walk &walk) {
   return (walk.end - walk.begin + ROWS - 1) / ROWS;
 }
 
-struct PipelineState {
-  int batch = 0, parity = 0;
-  __device__ void next() {
-    if (++batch == BATCHES) batch = 0, parity ^= 1;
-  }
-};
+typedef Pipeline<BATCHES> PipelineState;
 
 // ---- rows of x
 
@@ -155,12 +151,12 @@ __device__ inline void produce(const Args &a, const Ring &s, int above, int mine
 #pragma unroll 1
       for (int i = 0; i < BATCH; i += AT_ONCE) {
         load_rows(a, walk, columns, first + batch * BATCH + i, rows);
-        if (i == 0) barrier_wait(s.empty(state.batch), state.parity ^ 1);
+        if (i == 0) barrier_wait(s.empty(state.stage), state.parity ^ 1);
 #pragma unroll
-        for (int j = 0; j < AT_ONCE; j++) keep_row(s, state.batch * BATCH + i + j, rows[j]);
+        for (int j = 0; j < AT_ONCE; j++) keep_row(s, state.stage * BATCH + i + j, rows[j]);
       }
       copy_fence();
-      barrier_arrive(s.full(state.batch));
+      barrier_arrive(s.full(state.stage));
     }
   }
 }

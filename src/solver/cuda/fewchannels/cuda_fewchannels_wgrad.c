@@ -22,19 +22,16 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const falt_problem *p = &base->problem;
   const falt_fewchannels_wgrad_tile *t = &plan->tile;
   falt_cuda_fewchannels_wgrad_args a = plan->args;
-  falt_cuda_igemm_wgrad_args sum = plan->sum_args;
   const falt_gpu_map dy = falt_fewchannels_nhwc_rows_of(&p->output, o->output, 64, t->layer.width, t->layer.paired);
   falt_gpu_encode(base->device->gpu, &dy, &a.layer.map);
   a.layer.x = falt_cuda_element(o->input, &p->input);
-  a.sums = sum.partial = o->workspace;
-  sum.w = falt_cuda_element(o->filter, &p->filter);
-  sum.bias = p->has_bias ? o->bias : NULL;
+  a.sums = o->workspace;
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
       plan->cuda.function, t->layer.grid, {falt_fewchannels_wgrad_threads(t), 1}, t->shared_bytes, o->stream};
   const int one[2] = {1, 1};
   falt_gpu_start_early(base->device->gpu, &launch, one, parameters);
-  falt_igemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
+  falt_igemm_add_slices(base, plan->cuda.sum, &plan->sum_args, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -190,7 +190,7 @@ __device__ inline void consume(const FilterArgs &a, const Shared &s, const Consu
     if (first) send_for(a, s, c, later, i);
   for (now.start(layer); now.exists; now.next(layer)) {
     for (int i = now.batch ? AHEAD : 0; i <= AHEAD; i++, newest.next())
-      barrier_wait(s.ring.full(newest.batch), newest.parity);
+      barrier_wait(s.ring.full(newest.stage), newest.parity);
     barrier_wait(s.came(c.index, stage), parity);
     load_factors(factors, s.line(c.index, stage));
     warps_sync(1 + c.index, 128);
@@ -200,10 +200,10 @@ __device__ inline void consume(const FilterArgs &a, const Shared &s, const Consu
     }
     if (++stage == STAGES) stage = 0, parity ^= 1;
     if (now.walk.begin + now.batch * ROWS + c.row < now.walk.end)
-      multiply(sums, factors, s.ring, state.batch * BATCH + c.row * STRIDE_R);
+      multiply(sums, factors, s.ring, state.stage * BATCH + c.row * STRIDE_R);
     const int done = now.batch + 1 < batches_of(now.walk) ? 1 : 1 + AHEAD;
     for (int i = 0; i < done; i++, state.next())
-      if (first) barrier_arrive(s.ring.empty(state.batch));
+      if (first) barrier_arrive(s.ring.empty(state.stage));
   }
   keep_sums(a, sums, c);
 }
@@ -221,10 +221,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_fewchannels_wgrad(
   const Shared s = {base, {base + RING, base + BARRIERS}};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < BATCHES; i++) {
-      barrier_init(s.ring.full(i), 128);
-      barrier_init(s.ring.empty(i), CONSUMERS);
-    }
+    ring_init<BATCHES>(s.ring, 128, CONSUMERS);
     for (int i = 0; i < CONSUMERS * STAGES; i++) barrier_init(s.came(0, i), 1);
     barrier_init_fence();
   }

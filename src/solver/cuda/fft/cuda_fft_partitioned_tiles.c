@@ -133,14 +133,7 @@ static bool set_kept_axis(const falt_cuda_fft_problem *p, const axis *a, falt_cu
   return t->parts[i] > 1;
 }
 
-typedef struct search {
-  const falt_cuda_fft_problem *problem;
-  const falt_machine *machine;
-  falt_tile_search *tiles;
-} search;
-
-static void each_kept(void *context, const axis a[3], const int log[3]) {
-  const search *s = context;
+static void each_kept(const falt_cuda_fft_search *s, const axis a[3], const int log[3]) {
   for (int along = 0; along < 3; along++) {
     falt_cuda_fft_tile t = {.axis = along};
     bool fits = set_kept_axis(s->problem, &a[along], &t, along, log[along]);
@@ -157,8 +150,7 @@ static void each_kept(void *context, const axis a[3], const int log[3]) {
 }
 
 /* dy in parts or whole; along the other axes dw are the outputs of one tile. */
-static void each_wgrad(void *context, const axis a[3], const int log[3]) {
-  const search *s = context;
+static void each_wgrad(const falt_cuda_fft_search *s, const axis a[3], const int log[3]) {
   for (int way = 0; way < 6; way++) {
     const int along = way / 2;
     falt_cuda_fft_tile t = {.axis = along, .segments = 1};
@@ -175,9 +167,9 @@ static void each_wgrad(void *context, const axis a[3], const int log[3]) {
 }
 
 void falt_cuda_fft_each_partitioned(const falt_cuda_fft_problem *p, const falt_machine *m, falt_tile_search *tiles) {
-  falt_cuda_fft_each_log(p, each_kept, &(search){p, m, tiles});
+  falt_cuda_fft_each_log(&(falt_cuda_fft_search){p, m, tiles}, each_kept);
 }
 
 void falt_cuda_fft_each_wgrad(const falt_cuda_fft_problem *p, const falt_machine *m, falt_tile_search *tiles) {
-  falt_cuda_fft_each_log(p, each_wgrad, &(search){p, m, tiles});
+  falt_cuda_fft_each_log(&(falt_cuda_fft_search){p, m, tiles}, each_wgrad);
 }

@@ -63,8 +63,7 @@ static falt_cuda_fft_args args_of(const falt_cuda_fft_plan *plan, const falt_ope
   args.products = (char *)o->workspace + plan->products_at;
   args.bad = (unsigned char *)o->workspace + plan->bad_at;
   if (p->has_residual) args.residual.data = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   return args;
 }
 
@@ -151,14 +150,6 @@ const char *falt_cuda_fft_wgrad_inapplicable(const falt_ask *ask) {
 
 /* ---- arguments */
 
-static int64_t stride_of(const falt_tensor *t, int dim) {
-  return t->size[dim] == 1 ? 0 : t->stride[dim];
-}
-
-static bool one_filter(const falt_problem *p) {
-  return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
-}
-
 /* The operands as a filter's. In wgrad dy are the taps and dw the outputs, so strides and dilations change places. */
 typedef struct roles {
   const falt_tensor *x, *w, *y;
@@ -188,26 +179,27 @@ static void set_axis(falt_cuda_fft_args *a, const falt_problem *p, int i) {
   if (r.wgrad && a->out[i] == 1) a->stride[i] = 1;
   a->pad[i] = backwards ? (a->taps[i] - 1) * a->dilation[i] - axis->pad[0] : axis->pad[0];
   for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
-  a->x_axis[i] = stride_of(r.x, FALT_D + i);
-  a->y_axis[i] = stride_of(r.y, FALT_D + i);
-  a->w_axis[i] = backwards ? -stride_of(r.w, FALT_D + i) : stride_of(r.w, FALT_D + i);
+  a->x_axis[i] = falt_igemm_stride(r.x, FALT_D + i);
+  a->y_axis[i] = falt_igemm_stride(r.y, FALT_D + i);
+  a->w_axis[i] = backwards ? -falt_igemm_stride(r.w, FALT_D + i) : falt_igemm_stride(r.w, FALT_D + i);
 }
 
 static void set_args(falt_cuda_fft_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const roles r = roles_of(p);
   falt_cuda_fft_args *a = &plan->args;
-  *a = (falt_cuda_fft_args){.x_batch = {stride_of(r.x, FALT_N), stride_of(r.x, FALT_G)},
-                            .y_batch = {r.wgrad ? 0 : stride_of(r.y, FALT_N), stride_of(r.y, FALT_G),
-                                        stride_of(r.y, r.wgrad ? FALT_K : FALT_C)},
-                            .w_batch = {stride_of(r.w, FALT_G), stride_of(r.w, r.wgrad ? FALT_C : FALT_K)},
-                            .w_image = r.wgrad ? stride_of(r.w, FALT_N) : 0,
-                            .groups = (int)p->filter.size[FALT_G],
-                            .filters = (int)p->filter.size[FALT_K],
-                            .one_filter = !r.wgrad && one_filter(p),
-                            .fill = p->operation == FALT_BACKWARD_DATA ? 0 : p->boundary_value,
-                            .epilogue = falt_cuda_epilogue_of(p),
-                            .residual = falt_cuda_tensor_of(&p->residual)};
+  *a = (falt_cuda_fft_args){
+      .x_batch = {falt_igemm_stride(r.x, FALT_N), falt_igemm_stride(r.x, FALT_G)},
+      .y_batch = {r.wgrad ? 0 : falt_igemm_stride(r.y, FALT_N), falt_igemm_stride(r.y, FALT_G),
+                  falt_igemm_stride(r.y, r.wgrad ? FALT_K : FALT_C)},
+      .w_batch = {falt_igemm_stride(r.w, FALT_G), falt_igemm_stride(r.w, r.wgrad ? FALT_C : FALT_K)},
+      .w_image = r.wgrad ? falt_igemm_stride(r.w, FALT_N) : 0,
+      .groups = (int)p->filter.size[FALT_G],
+      .filters = (int)p->filter.size[FALT_K],
+      .one_filter = !r.wgrad && falt_cuda_one_filter(p),
+      .fill = p->operation == FALT_BACKWARD_DATA ? 0 : p->boundary_value,
+      .epilogue = falt_cuda_epilogue_of(p),
+      .residual = falt_cuda_tensor_of(&p->residual)};
   for (int i = 0; i < 3; i++) set_axis(a, p, i);
   a->images = p->input.size[FALT_N] * (a->one_filter ? p->filter.size[FALT_G] : 1);
 }
@@ -354,17 +346,12 @@ static void lay_out(falt_cuda_fft_plan *plan, bool known) {
   plan->cuda.base.workspace = layout->total;
 }
 
-static int epilogue_of(const falt_problem *p) {
-  if (falt_epilogue_is_identity(p)) return 0;
-  return p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY ? 2 : 1;
-}
-
 const char *falt_cuda_fft_plan_choose(falt_cuda_fft_plan *plan, falt_ask *ask, falt_cuda_fft_method *method,
                                       const falt_cuda_fft_kernel *own) {
   plan->own = own;
   plan->whole = is_whole(ask->problem);
   plan->wide = plan->whole || !falt_problem_fits_f32(ask->problem);
-  plan->epilogue = epilogue_of(ask->problem);
+  plan->epilogue = falt_cuda_epilogue_parts(ask->problem);
   set_args(plan);
   if (!choose_tile(plan, ask, method)) return plan->tile.rejected ? plan->tile.rejected : "no tile fits";
   set_tile_args(plan);

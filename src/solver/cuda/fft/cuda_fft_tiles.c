@@ -169,26 +169,20 @@ static void complete(const falt_cuda_fft_problem *p, const falt_machine *m, falt
 
 /* ---- enumeration */
 
-void falt_cuda_fft_each_log(const falt_cuda_fft_problem *p, falt_cuda_fft_visit *visit, void *context) {
+void falt_cuda_fft_each_log(const falt_cuda_fft_search *s, falt_cuda_fft_visit *visit) {
   axis a[3];
   int most[3], log[3];
   for (int i = 0; i < 3; i++) {
-    a[i] = axis_of(p, i);
+    a[i] = axis_of(s->problem, i);
     most[i] = most_log(&a[i], i);
   }
   for (log[0] = 0; log[0] <= most[0]; log[0]++)
     for (log[1] = 0; log[1] <= most[1]; log[1]++)
       for (log[2] = 0; log[2] <= most[2]; log[2]++) {
         const int all = log[0] + log[1] + log[2];
-        if (all >= LEAST_LOG && all <= MOST_LOG) visit(context, a, log);
+        if (all >= LEAST_LOG && all <= MOST_LOG) visit(s, a, log);
       }
 }
-
-typedef struct search {
-  const falt_cuda_fft_problem *problem;
-  const falt_machine *machine;
-  falt_tile_search *tiles;
-} search;
 
 static bool set_ways(const axis a[3], falt_cuda_fft_tile *t, const int log[3], int ways) {
   for (int i = 0; i < 3; i++, ways /= WAYS)
@@ -196,8 +190,7 @@ static bool set_ways(const axis a[3], falt_cuda_fft_tile *t, const int log[3], i
   return true;
 }
 
-static void each_way(void *context, const axis a[3], const int log[3]) {
-  const search *s = context;
+static void each_way(const falt_cuda_fft_search *s, const axis a[3], const int log[3]) {
   falt_cuda_fft_tile t = {.threads = 0};
   for (int ways = 0; ways < WAYS * WAYS * WAYS; ways++) {
     if (!set_ways(a, &t, log, ways)) continue;
@@ -207,7 +200,7 @@ static void each_way(void *context, const axis a[3], const int log[3]) {
 }
 
 void falt_cuda_fft_each(const falt_cuda_fft_problem *p, const falt_machine *m, falt_tile_search *tiles) {
-  falt_cuda_fft_each_log(p, each_way, &(search){p, m, tiles});
+  falt_cuda_fft_each_log(&(falt_cuda_fft_search){p, m, tiles}, each_way);
 }
 
 bool falt_cuda_fft_choose(falt_cuda_fft_method *method, const falt_cuda_fft_problem *p, const falt_machine *m,

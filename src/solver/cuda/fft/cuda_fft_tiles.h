@@ -71,9 +71,17 @@ typedef struct falt_cuda_fft_rates {
 } falt_cuda_fft_rates;
 extern const falt_cuda_fft_rates falt_cuda_fft_rates_of_points;
 
+/* The arguments of a method. */
+typedef struct falt_cuda_fft_search {
+  const falt_cuda_fft_problem *problem;
+  const falt_machine *machine;
+  falt_tile_search *tiles;
+} falt_cuda_fft_search;
+
 /* Calls `visit` with the logarithms of each tile's lengths. */
-typedef void falt_cuda_fft_visit(void *context, const falt_cuda_fft_axis axes[3], const int log[3]);
-void falt_cuda_fft_each_log(const falt_cuda_fft_problem *problem, falt_cuda_fft_visit *visit, void *context);
+typedef void falt_cuda_fft_visit(const falt_cuda_fft_search *search, const falt_cuda_fft_axis axes[3],
+                                 const int log[3]);
+void falt_cuda_fft_each_log(const falt_cuda_fft_search *search, falt_cuda_fft_visit *visit);
 /* Parts and tiles along an axis; `way` 0 leaves the filter whole if it fits. False: there is no such way. */
 bool falt_cuda_fft_set_axis(const falt_cuda_fft_axis *axis, falt_cuda_fft_tile *tile, int i, int log, int way);
 /* Threads, blocks, shared memory, and the bytes of spectra. */

@@ -8,7 +8,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   return falt_cuda_fft_kept_choose(base, ask, falt_cuda_fft_each_wgrad);
 }
 
-/* The tables of cuda-fft-partitioned with another choice and scope. */
+/* The tables of cuda-fft-partitioned with another choice and scope, which a table cannot leave open. */
 static const falt_plan_steps steps = {
     sizeof(falt_cuda_fft_plan),
     {falt_cuda_fft_kept_execute, falt_cuda_fft_kept_print, falt_cuda_fft_destroy, falt_cuda_fft_ready},

@@ -34,12 +34,6 @@ static const char *refusal(const falt_ask *ask) {
 
 /* ---- factoring */
 
-static bool integer_taps(const double *a, int64_t count) {
-  for (int64_t i = 0; i < count; i++)
-    if (a[i] != nearbyint(a[i])) return false;
-  return true;
-}
-
 /* Factors the dense taps within the budget's error. False with the reason set. */
 static bool factor(falt_ask *ask, const double *dense, const int taps[3], falt_factors *factors) {
   const falt_problem *p = ask->problem;
@@ -48,7 +42,7 @@ static bool factor(falt_ask *ask, const double *dense, const int taps[3], falt_f
   const int most = most_terms(taps);
   switch (falt_factor(factors, dense, size, most, fmin(fmax(rounding, ask->budget->max_error), worst))) {
     case FALT_FACTORED:
-      if (!falt_type_is_integer(p->input.type) || !integer_taps(dense, count) || factors->exact ||
+      if (!falt_type_is_integer(p->input.type) || !falt_are_integers(dense, count) || factors->exact ||
           ask->budget->max_error > 0)
         return true;
       falt_refuse(ask, "the filter has integer taps and rank %d: terms would round where sums are exact",

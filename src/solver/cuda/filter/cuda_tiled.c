@@ -9,6 +9,7 @@
 #include "cuda/gpu.h"
 #include "planner/planner.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 
@@ -38,8 +39,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.x_aligned = plan->x_aligned && aligned(args.x, &p->input, 4);
   args.y_aligned = plan->y_aligned && aligned(args.y, &p->output, 4);
   if (p->has_residual) args.residual.data = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {plan->cuda.function,
                                   plan->blocks,
@@ -60,12 +60,8 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable */
 
-static bool one_filter(const falt_problem *p) {
-  return p->filter.size[FALT_K] == 1 && (p->filter.size[FALT_G] == 1 || p->filter.stride[FALT_G] == 0);
-}
-
 static bool interleaved(const falt_problem *p) {
-  return one_filter(p) && falt_cuda_interleaved(p);
+  return falt_cuda_one_filter(p) && falt_cuda_interleaved(p);
 }
 
 /* Kernels count rows, columns and blocks in 32 bits. */
@@ -107,22 +103,18 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-static int64_t stride_of(const falt_tensor *t, int dim) {
-  return t->size[dim] == 1 ? 0 : t->stride[dim];
-}
-
 static void set_filter_args(tiled_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *w = &p->filter;
   falt_cuda_tiled_args *a = &plan->args;
   for (int i = 0; i < 3; i++) {
-    a->w_tap[i] = stride_of(w, FALT_D + i);
+    a->w_tap[i] = falt_igemm_stride(w, FALT_D + i);
     a->taps[i] = (int)w->size[FALT_D + i];
     a->pad[i] = (int)p->axis[i].pad[0] * (i == 2 ? plan->pixel : 1);
     for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)p->axis[i].boundary[side];
   }
-  a->w_batch[0] = stride_of(w, FALT_G) * (int64_t)falt_type_size(w->type);
-  a->w_batch[1] = stride_of(w, FALT_K) * (int64_t)falt_type_size(w->type);
+  a->w_batch[0] = falt_igemm_stride(w, FALT_G) * (int64_t)falt_type_size(w->type);
+  a->w_batch[1] = falt_igemm_stride(w, FALT_K) * (int64_t)falt_type_size(w->type);
 }
 
 static void set_args(tiled_plan *plan) {
@@ -130,12 +122,13 @@ static void set_args(tiled_plan *plan) {
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
   plan->args =
-      (falt_cuda_tiled_args){.x_row = stride_of(x, FALT_H),
-                             .x_plane = stride_of(x, FALT_D),
-                             .x_batch = {stride_of(x, FALT_N), planar ? stride_of(x, FALT_G) : 0},
-                             .y_row = stride_of(y, FALT_H),
-                             .y_plane = stride_of(y, FALT_D),
-                             .y_batch = {stride_of(y, FALT_N), planar ? stride_of(y, FALT_G) : 0, stride_of(y, FALT_C)},
+      (falt_cuda_tiled_args){.x_row = falt_igemm_stride(x, FALT_H),
+                             .x_plane = falt_igemm_stride(x, FALT_D),
+                             .x_batch = {falt_igemm_stride(x, FALT_N), planar ? falt_igemm_stride(x, FALT_G) : 0},
+                             .y_row = falt_igemm_stride(y, FALT_H),
+                             .y_plane = falt_igemm_stride(y, FALT_D),
+                             .y_batch = {falt_igemm_stride(y, FALT_N), planar ? falt_igemm_stride(y, FALT_G) : 0,
+                                         falt_igemm_stride(y, FALT_C)},
                              .in_columns = (int)x->size[FALT_W] * plan->pixel,
                              .in_rows = (int)x->size[FALT_H],
                              .in_planes = (int)x->size[FALT_D],
@@ -227,17 +220,12 @@ static falt_status ready(falt_plan *base) {
   return falt_cuda_plan_ready(base, &kernel, NULL);
 }
 
-static int epilogue_of(const falt_problem *p) {
-  if (falt_epilogue_is_identity(p)) return 0;
-  return p->has_scale || p->has_bias || p->has_residual || p->activation != FALT_IDENTITY ? 2 : 1;
-}
-
 static const char *choose(falt_plan *base, falt_ask *ask) {
   tiled_plan *plan = (tiled_plan *)base;
   const falt_problem *p = ask->problem;
   plan->pixel = interleaved(p) ? (int)p->input.size[FALT_G] : 1;
   plan->wide = needs_double(p);
-  plan->epilogue = epilogue_of(p);
+  plan->epilogue = falt_cuda_epilogue_parts(p);
   plan->x_aligned = lines_aligned(&p->input, 4);
   plan->y_aligned = lines_aligned(&p->output, 4);
   set_args(plan);

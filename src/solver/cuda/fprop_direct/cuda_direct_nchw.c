@@ -5,6 +5,7 @@
 
 #include "core/memory.h"
 #include "solver/cuda/common/cuda_filter.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
@@ -26,8 +27,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.w.data = falt_cuda_plan_filter(&plan->cuda, o);
   args.y.data = falt_cuda_element(o->output, &p->output);
   args.aligned &= (uintptr_t)args.y.data % ((size_t)plan->vector * falt_type_size(p->output.type)) == 0;
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   args.kept = plan->cuda.filter != NULL;
   void *parameters[] = {&args};
   const falt_direct_nchw_tile *t = &plan->tile;
@@ -59,11 +59,6 @@ static bool small_axes(const falt_problem *p) {
          p->input.size[FALT_N] < most;
 }
 
-static bool is_flat(const falt_problem *p) {
-  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
-         p->axis[0].pad[0] == 0 && p->pool[0] == 1;
-}
-
 /* Sums of integers must be exact. */
 static bool exact_enough(const falt_problem *p) {
   const double bound = falt_cuda_bound(p);
@@ -73,7 +68,7 @@ static bool exact_enough(const falt_problem *p) {
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   return p->operation != FALT_FORWARD                          ? "it computes forward layers only"
-         : !is_flat(p)                                         ? "it takes 1D and 2D problems only"
+         : !falt_cuda_is_flat(p) || p->pool[0] != 1            ? "it takes 1D and 2D problems only"
          : falt_problem_has_f64(p)                             ? "its sums are f32"
          : p->input.type == FALT_S32                           ? "s32 does not fit its sums"
          : !falt_cuda_finishes_in_float(p) || !exact_enough(p) ? "outputs would not be exact"
@@ -85,10 +80,6 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- plan */
 
-static int64_t stride_of(const falt_tensor *t, int dim) {
-  return t->size[dim] == 1 ? 0 : t->stride[dim];
-}
-
 static bool is_last(const falt_tensor *t) {
   return t->size[FALT_C] > 1 && t->stride[FALT_C] == 1;
 }
@@ -96,7 +87,7 @@ static bool is_last(const falt_tensor *t) {
 /* Whether all runs begin at a multiple of `elements`, if the first does. */
 static bool runs_aligned(const falt_tensor *t, int along, int64_t elements) {
   for (int i = 0; i < FALT_DIMS; i++)
-    if (i != along && stride_of(t, i) % elements) return false;
+    if (i != along && falt_igemm_stride(t, i) % elements) return false;
   return falt_tensor_unit(t, along);
 }
 

@@ -44,8 +44,7 @@ static void start(const grouped_plan *plan, const call *c, const falt_cuda_group
   args.y = element(operands->y, c->y_first, falt_igemm_roles_of(p).result->type);
   if (p->has_residual)
     args.residual = element(falt_cuda_element(o->residual, &p->residual), c->r_first, p->residual.type);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       c->function, c->tile.grid, {32 * c->tile.warps_c * c->tile.warps_p, 1}, c->tile.shared_bytes, o->stream};
@@ -81,11 +80,6 @@ static bool side_by_side(const falt_tensor *t) {
   return joined && falt_igemm_channel_stride(t) == 1 && falt_igemm_strides_divide(t, (int)t->size[FALT_G], 8);
 }
 
-static bool is_flat(const falt_problem *p) {
-  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
-         p->axis[0].pad[0] == 0;
-}
-
 /* The number of merged groups that makes the channels a multiple of 8, or 0. */
 static int merged_of(const falt_problem *p) {
   for (int merged = 1; merged <= 8; merged *= 2)
@@ -103,7 +97,7 @@ static const char *inapplicable(const falt_ask *ask) {
   return !falt_type_is_half(r.source->type) || p->filter.type != r.source->type
              ? "its operands are f16 or bf16, both the same"
          : !falt_type_is_half(r.result->type) && r.result->type != FALT_F32 ? "its output is f16, bf16 or f32"
-         : !is_flat(p)                                                      ? "it takes 1D and 2D problems only"
+         : !falt_cuda_is_flat(p)                                            ? "it takes 1D and 2D problems only"
          : falt_igemm_folds(p) || (p->operation == FALT_FORWARD && p->boundary_value != 0)
              ? "it takes zero padding only"
          : !falt_igemm_small_planes(r.source) ? "rows or columns are too far apart"

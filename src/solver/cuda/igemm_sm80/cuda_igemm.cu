@@ -132,6 +132,15 @@ __device__ inline uint4 load_tile(unsigned address) {
   return SIZE_X == 8 ? load_doubles(address, 8 * ROW) : load_matrices(address);
 }
 
+__device__ inline void load_rows(uint4 a[MT], uint4 rest[MT], unsigned a_rows) {
+#pragma unroll
+  for (int i = 0; i < MT; i++) {
+    a[i] = load_tile(a_rows + i * 16 * ROW);
+    if (ROUND) round_parts(a[i]);
+    if (SPLIT) rest[i] = low_parts(a[i]);
+  }
+}
+
 #if GROUP_BYTES
 // Groups are on the diagonal: eight columns are multiplied with the channels of their own group, which are all of a
 // slice, half of it, or none.
@@ -146,12 +155,7 @@ __device__ inline void multiply_own(Sum acc[4], uint4 a, unsigned b0, unsigned b
 
 __device__ inline void multiply_slice(Acc acc, unsigned a_rows, unsigned b_rows, int slice) {
   uint4 a[MT], rest[MT];
-#pragma unroll
-  for (int i = 0; i < MT; i++) {
-    a[i] = load_tile(a_rows + i * 16 * ROW);
-    if (ROUND) round_parts(a[i]);
-    if (SPLIT) rest[i] = low_parts(a[i]);
-  }
+  load_rows(a, rest, a_rows);
 #pragma unroll
   for (int j = 0; j < NT; j++) {
     const int group = j * 8 / GROUP_ROWS;
@@ -173,12 +177,7 @@ __device__ inline void multiply_slice(Acc acc, unsigned a_rows, unsigned b_rows,
 #else
 __device__ inline void multiply_slice(Acc acc, unsigned a_rows, unsigned b_rows, int) {
   uint4 a[MT], rest[MT];
-#pragma unroll
-  for (int i = 0; i < MT; i++) {
-    a[i] = load_tile(a_rows + i * 16 * ROW);
-    if (ROUND) round_parts(a[i]);
-    if (SPLIT) rest[i] = low_parts(a[i]);
-  }
+  load_rows(a, rest, a_rows);
 #pragma unroll
   for (int j = 0; j < NT; j += 2) {
     uint4 b = load_tile(b_rows + j * 8 * ROW);

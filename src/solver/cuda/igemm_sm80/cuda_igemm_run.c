@@ -38,8 +38,7 @@ void falt_igemm_execute(const falt_plan *base, const falt_operands *o) {
   args.source.aligned = (uintptr_t)args.source.data % (uintptr_t)plan->piece.unit == 0;
   args.y_aligned = plan->y_aligned && (uintptr_t)args.y % VECTOR == 0;
   if (p->has_residual) args.residual = falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   if (plan->tile.split_k > 1) args.partial = (char *)o->workspace + plan->partial_at;
   if (!plan->cuda.filter) start_pack(base, falt_cuda_element(o->filter, &p->filter), o->workspace, o->stream);
   void *parameters[] = {&args};

@@ -40,7 +40,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
                                   o->stream};
   const int blocks_yz[2] = {args.split_k, args.groups};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  if (args.partial) falt_igemm_start_sums(base->device, plan->cuda.sum, &args, o->stream);
+  if (args.partial) falt_igemm_add_slices(base, plan->cuda.sum, &args, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

@@ -25,18 +25,15 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
   const falt_problem *p = &base->problem;
   falt_cuda_wgrad_halo_args args = plan->args;
-  falt_cuda_igemm_wgrad_args sum = plan->sum_args;
   args.y = falt_cuda_element(o->output, &p->output);
   args.x = falt_cuda_element(o->input, &p->input);
-  args.partial = sum.partial = o->workspace;
-  sum.w = falt_cuda_element(o->filter, &p->filter);
-  sum.bias = p->has_bias ? o->bias : NULL;
+  args.partial = o->workspace;
   void *parameters[] = {&args};
   const falt_gpu_launch launch = {
       plan->cuda.function, plan->tile.parts, {32 * plan->tile.warps, 1}, plan->tile.shared_bytes, o->stream};
   const int blocks_yz[2] = {args.split_k, 1};
   falt_gpu_start_early(base->device->gpu, &launch, blocks_yz, parameters);
-  falt_igemm_start_sums(base->device, plan->cuda.sum, &sum, o->stream);
+  falt_igemm_add_slices(base, plan->cuda.sum, &plan->sum_args, o);
 }
 
 static void print(const falt_plan *base, falt_text *text) {

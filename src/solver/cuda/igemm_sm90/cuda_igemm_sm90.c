@@ -7,7 +7,7 @@
 
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda.h"
+#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
@@ -147,8 +147,7 @@ static void fill_args(const igemm_plan *plan, const falt_operands *o, falt_cuda_
                                    .image_pixels = (int)pixels,
                                    .image_rows = (int)falt_round_up(pixels, FALT_IGEMM_SM90_SPAN),
                                    .kept = plan->cuda.filter != NULL};
-  if (p->has_scale) a->epilogue.scale = o->scale;
-  if (p->has_bias) a->epilogue.bias = o->bias;
+  falt_cuda_epilogue_bind(&a->epilogue, p, o);
 }
 
 /* The advance of a number of pixels along each axis of a polyphase part, and in images. */
@@ -290,10 +289,6 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable */
 
-static int64_t stride_of(const falt_tensor *t, int dim) {
-  return t->size[dim] == 1 ? 0 : t->stride[dim];
-}
-
 /* Pixels of one store to such a tensor, up to 16 bytes; 0 if pixels are not contiguous. Pixels of polyphase parts are
  * not contiguous, and rows with gaps between them are stored pixel by pixel. */
 static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
@@ -301,10 +296,11 @@ static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
   bool apart = !has_dense_planes(t);
   for (int i = 0; i < 3; i++) apart = apart || (p->operation == FALT_BACKWARD_DATA && p->axis[i].stride > 1);
   for (int i = 0; i < FALT_DIMS; i++)
-    if (stride_of(t, i) < 0) return 0;
+    if (falt_igemm_stride(t, i) < 0) return 0;
   if (!falt_tensor_unit(t, FALT_W) || t->offset * size % 16) return 0;
   int64_t unit = apart ? 1 : 16 / size;
-  while (stride_of(t, FALT_C) % unit || stride_of(t, FALT_N) % unit || image_pixels(t) % unit) unit /= 2;
+  while (falt_igemm_stride(t, FALT_C) % unit || falt_igemm_stride(t, FALT_N) % unit || image_pixels(t) % unit)
+    unit /= 2;
   return (int)unit;
 }
 

@@ -56,6 +56,7 @@
 #include "cuda_igemm_sm90_args.h"
 #include "epilogue.cuh"
 #include "pairs.cuh"
+#include "pipeline.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"
@@ -125,17 +126,7 @@ struct Shared {
 };
 
 // A place in the ring.
-struct PipelineState {
-  int stage = 0, parity = 0;
-  __device__ void skip(int count) {
-    const int to = stage + count;
-    parity ^= to / STAGES & 1;
-    stage = to % STAGES;
-  }
-  __device__ void next() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  }
-};
+typedef Pipeline<STAGES> PipelineState;
 
 // ---- tiles
 
@@ -315,10 +306,7 @@ __device__ inline void consume(const Args &a, const Polyphases &polyphases, cons
 
 __device__ inline void prepare(const Args &a, const Polyphases &polyphases, const Shared &s) {
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) {
-      barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), JOINED * CLUSTER);
-    }
+    ring_init<STAGES>(s, 1, JOINED * CLUSTER);
     barrier_init(s.settled(), 1);
     barrier_init(s.freed(), CLUSTER_K);
     for (int i = 0; i < CONSUMERS * BUFFERS; i++) barrier_init(s.added(0, 0) + 8 * i, 1);

@@ -79,8 +79,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   a.w_lines = a.w_lines && falt_map_aligned(filter, &p->filter);
   a.y = first_step(plan, falt_result_data(p->operation, o), falt_problem_result(p));
   if (p->has_residual) a.residual = first_step(plan, o->residual, &p->residual);
-  if (p->has_scale) a.epilogue.scale = o->scale;
-  if (p->has_bias) a.epilogue.bias = o->bias;
+  falt_cuda_epilogue_bind(&a.epilogue, p, o);
   void *parameters[] = {&a};
   const falt_gpu_launch launch = {
       plan->cuda.function, plan->tile.grid, {128 * (plan->tile.consumers + 1), 1}, plan->tile.shared_bytes, o->stream};
@@ -212,16 +211,11 @@ static void describe(halo_plan *plan, bool flat) {
   if (is_scattered(p)) l->scattered = has_pairs(plan) ? 2 : 1;
 }
 
-static bool is_flat(const falt_problem *p) {
-  return p->input.size[FALT_D] == 1 && p->output.size[FALT_D] == 1 && p->filter.size[FALT_D] == 1 &&
-         p->axis[0].pad[0] == 0;
-}
-
 /* Images have other tile shapes as volumes than as one plane of rows; the faster of both. */
 static const char *choose(halo_plan *plan, const falt_machine *machine) {
   const char *why = NULL;
   halo_plan best = {.tile = {.channels = 0}};
-  for (int flat = 0; flat <= is_flat(&plan->cuda.base.problem); flat++) {
+  for (int flat = 0; flat <= falt_cuda_is_flat(&plan->cuda.base.problem); flat++) {
     describe(plan, flat);
     const char *refusal = falt_igemm_sm90_halo_refusal(&plan->layer);
     if (refusal) why = refusal;

@@ -40,6 +40,7 @@
 #include "cuda_igemm_sm90_halo_args.h"
 #include "epilogue.cuh"
 #include "pairs.cuh"
+#include "pipeline.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"
@@ -104,12 +105,7 @@ __device__ inline bool exists(const Args &a, int plane) {
   return plane >= 0 && plane < a.in[0];
 }
 
-struct PipelineState {
-  int stage = 0, parity = 0;
-  __device__ void next() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  }
-};
+typedef Pipeline<STAGES> PipelineState;
 
 // ---- fetching
 
@@ -293,10 +289,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_igemm_sm90_halo(co
   const Shared s = {shared_address(memory)};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) {
-      barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), CONSUMERS);
-    }
+    ring_init<STAGES>(s, 1, CONSUMERS);
     barrier_init_fence();
   }
   __syncthreads();

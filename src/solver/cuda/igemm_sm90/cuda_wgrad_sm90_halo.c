@@ -125,6 +125,7 @@ static falt_status ready(falt_plan *base) {
   return falt_cuda_plan_ready(base, &kernel, &sum);
 }
 
+/* cuda-wgrad-sm90-nchw has the same steps, for a problem and arguments of other types. */
 static const char *choose(falt_plan *base, falt_ask *ask) {
   wgrad_plan *plan = (wgrad_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);

@@ -16,6 +16,7 @@
 //   STAGES                    tiles in flight
 
 #include "cuda_igemm_sm90_halo_args.h"
+#include "pipeline.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/early.cuh"
@@ -39,12 +40,7 @@ struct Shared {
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
 };
 
-struct PipelineState {
-  int stage = 0, parity = 0;
-  __device__ void next() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  }
-};
+typedef Pipeline<STAGES> PipelineState;
 
 // The work of a block: its channels and tap planes, and its split-K slice of the tiles.
 struct Part {
@@ -131,10 +127,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_wgrad_sm90_halo(co
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   const Part part = part_of(a);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) {
-      barrier_init(s.full(i), 1);
-      barrier_init(s.empty(i), TAPS_H);
-    }
+    ring_init<STAGES>(s, 1, TAPS_H);
     barrier_init_fence();
   }
   __syncthreads();

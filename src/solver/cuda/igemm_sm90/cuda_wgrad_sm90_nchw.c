@@ -132,7 +132,7 @@ static falt_status ready(falt_plan *base) {
   return falt_cuda_plan_ready(base, &kernel, &sum);
 }
 
-/* The steps of cuda-wgrad-sm90-halo, for another problem and other arguments. */
+/* The steps of cuda-wgrad-sm90-halo, for a problem and arguments of other types. */
 static const char *choose(falt_plan *base, falt_ask *ask) {
   wgrad_plan *plan = (wgrad_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);

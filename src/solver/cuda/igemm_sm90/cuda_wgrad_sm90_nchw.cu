@@ -25,6 +25,7 @@
 
 #include "async.cuh"
 #include "cuda_wgrad_sm90_nchw_args.h"
+#include "pipeline.cuh"
 #include "ptx/barrier.cuh"
 #include "ptx/copy.cuh"
 #include "ptx/wgmma.cuh"
@@ -50,12 +51,7 @@ struct Shared {
   __device__ unsigned empty(int i) const { return base + BARRIERS + 8 * (STAGES + i); }
 };
 
-struct PipelineState {
-  int stage = 0, parity = 0;
-  __device__ void next() {
-    if (++stage == STAGES) stage = 0, parity ^= 1;
-  }
-};
+typedef Pipeline<STAGES> PipelineState;
 
 // The work of a block: its channels and tap planes, and its stages of rows, `begin` to `end`.
 struct Part {
@@ -282,12 +278,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) falt_wgrad_sm90_nchw(co
   const Shared s = {shared_address(memory)};
   const int group = __shfl_sync(~0u, (int)threadIdx.x / 128, 0);
   const Part part = part_of(a);
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < STAGES; i++) {
-      barrier_init(s.full(i), COPIERS);
-      barrier_init(s.empty(i), WARPS);
-    }
-  }
+  if (threadIdx.x == 0) ring_init<STAGES>(s, COPIERS, WARPS);
   __syncthreads();
   if (group == TAPS) {
     registers_less<COPYING>();

@@ -105,10 +105,6 @@ static falt_status ready(falt_plan *base) {
 
 /* ---- applicable */
 
-static bool plain_epilogue(const falt_problem *p) {
-  return !p->has_scale && !p->has_bias && !p->has_residual && p->activation == FALT_IDENTITY;
-}
-
 static bool one_channel(const falt_problem *p) {
   return p->filter.size[FALT_C] == 1 && p->filter.size[FALT_K] == 1;
 }
@@ -133,7 +129,7 @@ static const char *inapplicable(const falt_ask *ask) {
   const bool columns = falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W);
   if (p->operation != FALT_FORWARD) return "it computes forward filters only";
   if (!one_channel(p)) return "it sums over channels";
-  if (!plain_epilogue(p)) return "the epilogue is more than alpha and beta";
+  if (!falt_cuda_epilogue_is_linear(p)) return "the epilogue is more than alpha and beta";
   if (!falt_cuda_interleaved(p) && !columns) return "columns are not contiguous";
   if (!small_axes(p)) return "an axis is longer than 2^29 elements";
   if (taps[0] * taps[1] * taps[2] == 1) return "the filter has one tap";

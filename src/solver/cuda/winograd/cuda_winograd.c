@@ -94,8 +94,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
   args.y = (float *)(void *)falt_cuda_element(falt_result_data(p->operation, o), r.result);
   args.w = first_tap(plan, falt_cuda_plan_filter(&plan->base, o));
   if (p->has_residual) args.residual = (const float *)(const void *)falt_cuda_element(o->residual, &p->residual);
-  if (p->has_bias) args.epilogue.bias = o->bias;
-  if (p->has_scale) args.epilogue.scale = o->scale;
+  falt_cuda_epilogue_bind(&args.epilogue, p, o);
   args.u = plan->u ? plan->u : (float *)(void *)(workspace + plan->u_at);
   args.v = (float *)(void *)(workspace + plan->v_at);
   args.m = (float *)(void *)(workspace + plan->m_at);
