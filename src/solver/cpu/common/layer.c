@@ -22,8 +22,8 @@ void falt_layer_epilogue(falt_layer *layer, const falt_problem *p) {
   const falt_activation act = p->activation;
   const bool clips = act == FALT_RELU || act == FALT_RELU6 || act == FALT_CLIP;
   layer->curve = clips ? FALT_IDENTITY : act;
-  layer->low = act == FALT_CLIP ? (float)p->act_a : clips ? 0 : -INFINITY;
-  layer->high = act == FALT_CLIP ? (float)p->act_b : act == FALT_RELU6 ? 6 : INFINITY;
+  layer->low = act == FALT_CLIP ? p->act_a : clips ? 0 : -INFINITY;
+  layer->high = act == FALT_CLIP ? p->act_b : act == FALT_RELU6 ? 6 : INFINITY;
 }
 
 bool falt_layer_has_constant(const falt_problem *p) {
@@ -79,6 +79,13 @@ static int64_t count_together(const falt_problem *p) {
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   const char *reason = falt_layer_shape(layer, problem, isa);
   return reason ? reason : falt_problem_is_f32(problem) ? NULL : "only f32";
+}
+
+const char *falt_layer_init_lane(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  const char *reason = falt_layer_shape(layer, problem, isa);
+  if (reason || falt_problem_is_f32(problem)) return reason;
+  layer->kernels = falt_layer_kernels_f64_for(isa);
+  return falt_problem_is_f64(problem) ? NULL : "only f32 and f64";
 }
 
 const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
@@ -177,6 +184,12 @@ void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *
   }
 }
 
+void falt_layer_fill(const falt_layer_kernels *kernels, void *to, int64_t n, double value) {
+  const bool wide = kernels->lane_size == sizeof(double);
+  for (int64_t i = 0; wide && i < n; i++) ((double *)to)[i] = value;
+  for (int64_t i = 0; !wide && i < n; i++) ((float *)to)[i] = (float)value;
+}
+
 falt_status falt_layer_room(float **packed, size_t floats) {
   *packed = falt_alloc(floats * sizeof **packed);
   return *packed ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
@@ -184,65 +197,80 @@ falt_status falt_layer_room(float **packed, size_t floats) {
 
 /* ---- outputs */
 
-void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors) {
+static double element(const void *data, bool wide, int64_t i) {
+  return wide ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void set_element(void *data, bool wide, int64_t i, double value) {
+  if (wide)
+    ((double *)data)[i] = value;
+  else
+    ((float *)data)[i] = (float)value;
+}
+
+void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, void *factors) {
   const falt_problem *p = &layer->p;
   const int64_t count = p->output.size[FALT_G] * p->output.size[FALT_C];
-  const float *scale = operands->scale, *bias = operands->bias;
+  const bool wide = p->output.type == FALT_F64;
   for (int64_t k = 0; k < count; k++) {
-    factors[k] = (float)(p->has_scale ? p->alpha * (double)scale[k] : p->alpha);
-    factors[count + k] = (float)(p->has_bias ? p->beta + (double)bias[k] : p->beta);
+    set_element(factors, wide, k, p->has_scale ? p->alpha * element(operands->scale, wide, k) : p->alpha);
+    set_element(factors, wide, count + k, p->has_bias ? p->beta + element(operands->bias, wide, k) : p->beta);
   }
 }
 
 /* Copies residual elements with gaps to adjacent ones. */
 static void collect(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
-                    float *together) {
+                    void *together) {
   for (int m = 0; m < block->rows; m++)
     layer->kernels->copy(
-        &(falt_layer_copy){.from = (const float *)operands->residual + block->residual[m] + block->residual_shift,
+        &(falt_layer_copy){.from = falt_layer_at(layer, operands->residual, block->residual[m] + block->residual_shift),
                            .step = block->residual_step,
-                           .to = together + m * FALT_LAYER_WIDEST,
+                           .to = falt_layer_at(layer, together, m * FALT_LAYER_WIDEST),
                            .n = block->n,
                            .count = 1});
 }
 
 /* Stores finished sums to outputs with gaps. */
-static void spread(const falt_layer_block *block, float *output) {
+static void spread(const falt_layer *layer, const falt_layer_block *block, void *output) {
+  const bool wide = layer->kernels->lane_size == sizeof(double);
   for (int m = 0; m < block->rows; m++)
     for (int64_t i = 0; i < block->n; i++)
-      output[block->out[m] + block->out_shift + i * block->out_step] = block->sums[m * block->pitch + i];
+      set_element(output, wide, block->out[m] + block->out_shift + i * block->out_step,
+                  element(block->sums, wide, m * block->pitch + i));
 }
 
 void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block) {
   const falt_problem *p = &layer->p;
   const int64_t channels = p->output.size[FALT_G] * p->output.size[FALT_C];
-  float *output = operands->output, *out[FALT_LAYER_ROWS], together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST];
-  const float *residual[FALT_LAYER_ROWS];
+  double together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST]; /* of either lane */
+  void *out[FALT_LAYER_ROWS];
+  const void *residual[FALT_LAYER_ROWS];
   const bool near = block->out_step == 1, apart = p->has_residual && block->residual_step != 1;
   if (apart) collect(layer, operands, block, together);
   for (int m = 0; m < block->rows; m++) {
-    out[m] = near ? output + block->out[m] + block->out_shift : block->sums + m * block->pitch;
+    out[m] = near ? falt_layer_at(layer, operands->output, block->out[m] + block->out_shift)
+                  : falt_layer_at(layer, block->sums, m * block->pitch);
     if (p->has_residual)
-      residual[m] = apart ? together + m * FALT_LAYER_WIDEST
-                          : (const float *)operands->residual + block->residual[m] + block->residual_shift;
+      residual[m] = apart ? falt_layer_at(layer, together, m * FALT_LAYER_WIDEST)
+                          : falt_layer_at(layer, operands->residual, block->residual[m] + block->residual_shift);
   }
   const falt_layer_finish finish = {.sums = block->sums,
                                     .out = out,
                                     .residual = p->has_residual ? residual : NULL,
-                                    .scale = block->factors + block->channel,
-                                    .offset = block->factors + channels + block->channel,
+                                    .scale = falt_layer_at(layer, block->factors, block->channel),
+                                    .offset = falt_layer_at(layer, block->factors, channels + block->channel),
                                     .pitch = block->pitch,
                                     .n = block->n,
                                     .rows = block->rows,
                                     .curve = layer->curve,
-                                    .slope = (float)p->act_a,
-                                    .low = layer->low,
-                                    .high = layer->high};
+                                    .slope = falt_layer_number_of(layer->kernels, p->act_a),
+                                    .low = falt_layer_number_of(layer->kernels, layer->low),
+                                    .high = falt_layer_number_of(layer->kernels, layer->high)};
   if (block->by_row)
     layer->kernels->finish_by_row(&finish);
   else
     layer->kernels->finish_by_column(&finish);
-  if (!near) spread(block, output);
+  if (!near) spread(layer, block, operands->output);
 }
 
 void falt_layer_store_rows(const falt_layer *layer, const falt_operands *operands, const falt_layer_rows *r) {
