@@ -143,12 +143,14 @@ void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_
 void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to) {
   if (step == 1)
     memcpy(to, from, (size_t)(n * size));
+  else if (size == 8)
+    for (int64_t i = 0; i < n; i++) memcpy(to + 8 * i, from + 8 * i * step, 8);
+  else if (size == 4)
+    for (int64_t i = 0; i < n; i++) memcpy(to + 4 * i, from + 4 * i * step, 4);
   else if (size == 2)
     for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
-  else if (size == 1)
-    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
   else
-    for (int64_t i = 0; i < n; i++) memcpy(to + i * size, from + i * step * size, (size_t)size);
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
 }
 
 void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
@@ -239,38 +241,53 @@ static void spread(const falt_layer *layer, const falt_layer_block *block, void 
                   element(block->sums, wide, m * block->pitch + i));
 }
 
-void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block) {
+/* together: the residual's elements if they have gaps, else NULL. */
+static void finish(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
+                   const void *together) {
   const falt_problem *p = &layer->p;
   const int64_t channels = p->output.size[FALT_G] * p->output.size[FALT_C];
-  double together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST]; /* of either lane */
   void *out[FALT_LAYER_ROWS];
   const void *residual[FALT_LAYER_ROWS];
-  const bool near = block->out_step == 1, apart = p->has_residual && block->residual_step != 1;
-  if (apart) collect(layer, operands, block, together);
+  const bool near = block->out_step == 1;
   for (int m = 0; m < block->rows; m++) {
     out[m] = near ? falt_layer_at(layer, operands->output, block->out[m] + block->out_shift)
                   : falt_layer_at(layer, block->sums, m * block->pitch);
     if (p->has_residual)
-      residual[m] = apart ? falt_layer_at(layer, together, m * FALT_LAYER_WIDEST)
-                          : falt_layer_at(layer, operands->residual, block->residual[m] + block->residual_shift);
+      residual[m] = together ? falt_layer_at(layer, together, m * FALT_LAYER_WIDEST)
+                             : falt_layer_at(layer, operands->residual, block->residual[m] + block->residual_shift);
   }
-  const falt_layer_finish finish = {.sums = block->sums,
-                                    .out = out,
-                                    .residual = p->has_residual ? residual : NULL,
-                                    .scale = falt_layer_at(layer, block->factors, block->channel),
-                                    .offset = falt_layer_at(layer, block->factors, channels + block->channel),
-                                    .pitch = block->pitch,
-                                    .n = block->n,
-                                    .rows = block->rows,
-                                    .curve = layer->curve,
-                                    .slope = falt_layer_number_of(layer->kernels, p->act_a),
-                                    .low = falt_layer_number_of(layer->kernels, layer->low),
-                                    .high = falt_layer_number_of(layer->kernels, layer->high)};
+  const falt_layer_finish call = {.sums = block->sums,
+                                  .out = out,
+                                  .residual = p->has_residual ? residual : NULL,
+                                  .scale = falt_layer_at(layer, block->factors, block->channel),
+                                  .offset = falt_layer_at(layer, block->factors, channels + block->channel),
+                                  .pitch = block->pitch,
+                                  .n = block->n,
+                                  .rows = block->rows,
+                                  .curve = layer->curve,
+                                  .slope = falt_layer_number_of(layer->kernels, p->act_a),
+                                  .low = falt_layer_number_of(layer->kernels, layer->low),
+                                  .high = falt_layer_number_of(layer->kernels, layer->high)};
   if (block->by_row)
-    layer->kernels->finish_by_row(&finish);
+    layer->kernels->finish_by_row(&call);
   else
-    layer->kernels->finish_by_column(&finish);
+    layer->kernels->finish_by_column(&call);
   if (!near) spread(layer, block, operands->output);
+}
+
+/* Out of line: its memory makes the stack of others slow. */
+__attribute__((noinline)) static void finish_apart(const falt_layer *layer, const falt_operands *operands,
+                                                   const falt_layer_block *block) {
+  double together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST]; /* of either lane */
+  collect(layer, operands, block, together);
+  finish(layer, operands, block, together);
+}
+
+void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block) {
+  if (layer->p.has_residual && block->residual_step != 1)
+    finish_apart(layer, operands, block);
+  else
+    finish(layer, operands, block, NULL);
 }
 
 void falt_layer_store_rows(const falt_layer *layer, const falt_operands *operands, const falt_layer_rows *r) {

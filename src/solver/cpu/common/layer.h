@@ -88,7 +88,7 @@ static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64
   return u >= 0 && u < size ? u : falt_axis_map(a, size, u);
 }
 
-/* Copies n elements of `size` bytes, `step` elements apart, to contiguous elements at `to`. */
+/* Copies n elements of 1, 2, 4 or 8 bytes, `step` elements apart, to contiguous elements at `to`. */
 void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to);
 
 /* Copies every stride-th element of a line of the input along the width, `count` of them from pixel w on, which may be

@@ -53,11 +53,8 @@ static const void *pixel(const task *t, const segment_row *l, int64_t w) {
 static const void *gather(const task *t, const segment_row *l, int64_t i, void *to) {
   const falt_tensor *x = &t->layer->p.input;
   const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s);
-  t->layer->kernels->copy(&(falt_layer_copy){.from = w < 0 ? t->constant : pixel(t, l, w),
-                                             .to = to,
-                                             .step = w < 0 ? 1 : x->stride[FALT_C],
-                                             .n = t->layer->channels,
-                                             .count = 1});
+  falt_layer_gather(w < 0 ? t->constant : pixel(t, l, w), w < 0 ? 1 : x->stride[FALT_C], t->layer->channels,
+                    (int64_t)t->layer->kernels->lane_size, to);
   return to;
 }
 
@@ -71,11 +68,17 @@ static const void *find(const task *t, const segment_row *l, int64_t i) {
   return w < 0 ? t->constant : pixel(t, l, w);
 }
 
+/* Positions [begin, end), equally spaced; `from` is what position 0 would read. */
+static void set_addresses(const void **list, int64_t begin, int64_t end, const void *from, int64_t bytes) {
+  const char *first = from;
+  for (int64_t i = begin; i < end; i++) list[i] = first + i * bytes;
+}
+
 /* Positions [begin, end), where a row of taps hangs over an end. */
 static void list_slot(const task *t, const segment_row *l, const void **list, int64_t begin, int64_t end) {
   const falt_slots *slots = &t->plan->slots;
   const void *slot = falt_slots_get(slots, &t->slots, t->layer, t->run->operands->input, l->results, l->t, l->r);
-  for (int64_t i = begin; i < end; i++) list[i] = falt_layer_at(t->layer, slot, i * slots->position_step);
+  set_addresses(list, begin, end, slot, slots->position_step * (int64_t)t->layer->kernels->lane_size);
 }
 
 /* Addresses of `count` positions: those inside are equally spaced. */
@@ -90,7 +93,7 @@ static void list_row(const task *t, segment_row *l, int64_t count) {
   if (!l->row || !t->plan->in_place || (folds && !t->plan->slots.ends)) begin = end = count;
   const void **list = t->list + l->index * t->positions + l->p;
   for (int64_t i = 0; i < begin && !folds; i++) list[i] = find(t, l, i);
-  for (int64_t i = begin; i < end; i++) list[i] = falt_layer_at(t->layer, l->row, first * x->stride[FALT_W] + i * step);
+  if (begin < end) set_addresses(list, begin, end, pixel(t, l, first), step * (int64_t)t->layer->kernels->lane_size);
   for (int64_t i = end; i < count && !folds; i++) list[i] = find(t, l, i);
   if (folds && begin > 0) list_slot(t, l, list, 0, begin);
   if (folds && end < count) list_slot(t, l, list, end, count);
