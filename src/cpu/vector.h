@@ -138,20 +138,23 @@ FALT_INLINE_PART void vec_store_part(lane *p, vec v, int n) {
 #endif
 }
 
-#if FALT_LANE_BITS == 32
 /* x[index[i]] for each i. */
 FALT_INLINE vec vec_pick(vec x, vec_bits index) {
-#if FALT_VECTOR_BYTES == 64
+#if FALT_VECTOR_BYTES == 64 && FALT_LANE_BITS == 32
   return (vec)_mm512_permutexvar_ps((__m512i)index, (__m512)x);
-#elif FALT_VECTOR_BYTES == 32
+#elif FALT_VECTOR_BYTES == 64
+  return (vec)_mm512_permutexvar_pd((__m512i)index, (__m512d)x);
+#elif FALT_VECTOR_BYTES == 32 && FALT_LANE_BITS == 32
   return (vec)_mm256_permutevar8x32_ps((__m256)x, (__m256i)index);
+#elif FALT_VECTOR_BYTES == 32
+  const vec_bits low = index + index, halves = low | (low + 1) << 32; /* of each element */
+  return (vec)_mm256_permutevar8x32_ps((__m256)x, (__m256i)halves);
 #else
   vec y;
   for (int i = 0; i < VEC; i++) y[i] = x[index[i]];
   return y;
 #endif
 }
-#endif
 
 /* Around the cache; p is aligned to FALT_VECTOR_BYTES. */
 FALT_INLINE void vec_stream(lane *p, vec v) {

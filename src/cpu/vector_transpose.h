@@ -1,9 +1,16 @@
-/* Transposes a block of VEC x VEC numbers of 32 bits in registers by two-operand shuffles: 4 x 4 within the 128-bit
- * lanes of each four rows, then the 128-bit lanes themselves. */
+/* Transposes a block of VEC x VEC numbers in registers by two-operand shuffles. Those of 32 bits: 4 x 4 within the
+ * 128-bit lanes of each four rows, then the 128-bit lanes themselves. */
 #ifndef FALT_CPU_VECTOR_TRANSPOSE_H
 #define FALT_CPU_VECTOR_TRANSPOSE_H
 
 #include "cpu/vector.h"
+#include "cpu/vector_exchange.h"
+
+#if FALT_LANE_BITS == 64
+FALT_INLINE void vec_transpose(vec row[VEC]) {
+  vec_exchange(row);
+}
+#else
 
 /* Masks of shuffles that do the same in every lane: elements i of the first operand, 4 + i of the second. */
 #if FALT_VECTOR_BYTES == 64
@@ -74,5 +81,7 @@ FALT_INLINE void vec_transpose(vec row[VEC]) {
 #undef SHUFFLE_LANES
 #undef SHUFFLE_QUADS
 #undef QUAD
+
+#endif
 
 #endif

@@ -106,11 +106,19 @@ bool falt_problem_fits_f32(const falt_problem *p) {
   return falt_type_fits_f32(p->input.type) && falt_type_fits_f32(p->output.type) && !falt_problem_has_f64(p);
 }
 
+static bool tensors_are(const falt_problem *p, falt_type type) {
+  return p->input.type == type && p->filter.type == type && p->output.type == type &&
+         (!p->has_residual || p->residual.type == type);
+}
+
 bool falt_tensors_are_f32(const falt_problem *p) {
-  return p->input.type == FALT_F32 && p->filter.type == FALT_F32 && p->output.type == FALT_F32 &&
-         (!p->has_residual || p->residual.type == FALT_F32);
+  return tensors_are(p, FALT_F32);
 }
 
 bool falt_problem_is_f32(const falt_problem *p) {
   return falt_tensors_are_f32(p) && p->accumulator == FALT_F32;
+}
+
+bool falt_problem_is_f64(const falt_problem *p) {
+  return tensors_are(p, FALT_F64) && p->accumulator == FALT_F64;
 }

@@ -59,5 +59,6 @@ bool falt_problem_fits_f32(const falt_problem *problem);
 /* Whether all tensors are f32, and whether sums are too. */
 bool falt_tensors_are_f32(const falt_problem *problem);
 bool falt_problem_is_f32(const falt_problem *problem);
+bool falt_problem_is_f64(const falt_problem *problem);
 
 #endif

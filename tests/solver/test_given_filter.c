@@ -1,6 +1,6 @@
-/* A filter that comes with each execution gives the bits of a filter known to the plan: layers of f32, every solver
- * that takes them, random shapes, layouts and filter strides (of either sign, zero, with gaps), one thread and three.
- * FALT_SEED chooses another seed. */
+/* A filter that comes with each execution gives the bits of a filter known to the plan: layers of f32 and of f64, every
+ * solver that takes them, random shapes, layouts and filter strides (of either sign, zero, with gaps), one thread and
+ * three. FALT_SEED chooses another seed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -43,10 +43,10 @@ static void random_line(char *line, size_t size) {
   char axes[128] = "";
   if (space == 3) snprintf(axes, sizeof axes, " d=%d t=%d", (int)pick(3, most), (int)pick(1, 3));
   if (space >= 2) snprintf(axes + strlen(axes), sizeof axes - strlen(axes), " h=%d r=%d", (int)pick(3, most), (int)r);
-  snprintf(line, size, "%s n=%d c=%d%s w=%d s=%d k=%d groups=%d stride=%d dilation=%d pad=%d layout=%s%s",
+  snprintf(line, size, "%s n=%d c=%d%s w=%d s=%d k=%d groups=%d stride=%d dilation=%d pad=%d layout=%s%s%s",
            pick(0, 1) ? "forward" : "backward-data", (int)pick(1, 3), (int)c, axes, (int)w, (int)pick(1, 3), (int)k,
            (int)groups, (int)stride, is_one_of(5) ? 2 : 1, (int)pick(1, 2), layouts[space - 1][pick(0, 1)],
-           space == 2 && is_one_of(4) ? " weight-layout=hwio" : "");
+           space == 2 && is_one_of(4) ? " weight-layout=hwio" : "", is_one_of(3) ? " type=f64" : "");
 }
 
 /* The filter's axes in any order and direction, with gaps and shared elements now and then. */
@@ -74,27 +74,28 @@ static void shuffle_strides(falt_tensor *w) {
 typedef struct trial {
   falt_problem problem;
   falt_operands operands;
-  float *filter, *result;
+  void *filter, *result;
   size_t bytes; /* of the result */
 } trial;
 
-static float *room(int64_t floats, uint64_t values) {
-  float *memory = falt_alloc((size_t)floats * sizeof *memory);
+static void *room(const falt_tensor *t, uint64_t values) {
+  const int64_t count = falt_tensor_span(t);
+  void *memory = falt_alloc((size_t)count * falt_type_size(t->type));
   assert_non_null(memory);
-  falt_random_fill(memory, FALT_F32, floats, values);
+  falt_random_fill(memory, t->type, count, values);
   return memory;
 }
 
 static void open_trial(trial *t) {
   const falt_problem *p = &t->problem;
-  const int64_t input = falt_tensor_span(&p->input), output = falt_tensor_span(&p->output);
+  const falt_tensor *result = p->operation == FALT_FORWARD ? &p->output : &p->input;
   falt_operands_default(&t->operands);
-  t->operands.input = room(input, 1);
-  t->operands.output = room(output, 2);
-  t->filter = room(falt_tensor_span(&p->filter), 3);
+  t->operands.input = room(&p->input, 1);
+  t->operands.output = room(&p->output, 2);
+  t->filter = room(&p->filter, 3);
   t->operands.filter = t->filter;
   t->result = p->operation == FALT_FORWARD ? t->operands.output : t->operands.input;
-  t->bytes = (size_t)(p->operation == FALT_FORWARD ? output : input) * sizeof(float);
+  t->bytes = (size_t)falt_tensor_span(result) * falt_type_size(result->type);
 }
 
 static void close_trial(trial *t) {
@@ -112,7 +113,7 @@ static void describe(const falt_plan *plan, char *text) {
 
 /* Executes in memory that is all ones before, so that nothing is left from the execution before. filter: NULL where the
  * plan knows it. */
-static void execute(trial *t, const falt_plan *plan, float *filter, float *result) {
+static void execute(trial *t, const falt_plan *plan, void *filter, void *result) {
   t->operands.filter = filter;
   const size_t bytes = falt_plan_workspace(plan);
   t->operands.workspace = falt_alloc(bytes + 1);
@@ -140,7 +141,7 @@ static bool check_solver(falt_device *device, trial *t, const char *solver, cons
     same = strcmp(texts[0], texts[1]) == 0 && !strstr(texts[0], "...");
   }
   if (same) {
-    float *results[2] = {falt_alloc(t->bytes), falt_alloc(t->bytes)};
+    void *results[2] = {falt_alloc(t->bytes), falt_alloc(t->bytes)};
     assert_true(results[0] && results[1]);
     execute(t, known, NULL, results[0]);
     execute(t, given, t->filter, results[1]);
@@ -187,6 +188,11 @@ static const char *const large[] = {
     "forward n=3 c=101 h=9 w=8 k=101 r=3 s=3 pad=1 stride=2 groups=101",
     "backward-data n=2 c=70 d=3 h=20 w=18 k=70 t=3 r=3 s=3 pad=1 groups=70",
     "forward n=1 c=64 h=20 w=24 k=3 r=3 s=3 pad=1 layout=nhwc",
+    "forward n=1 c=512 h=7 w=7 k=130 r=3 s=3 pad=1 layout=nhwc type=f64",
+    "forward n=1 c=512 h=7 w=7 k=130 r=3 s=3 pad=1 layout=nhwc type=f64 weight-layout=hwio",
+    "forward n=1 c=5000 h=1 w=1 k=70 r=1 s=1 layout=nhwc type=f64",
+    "backward-data n=1 c=200 h=14 w=14 k=300 r=3 s=3 pad=1 stride=2 layout=nhwc type=f64",
+    "forward n=1 c=300 h=9 w=9 k=600 r=1 s=7 pad=0x3 groups=2 layout=nhwc type=f64",
 };
 
 static void test_bits(void **state) {

@@ -1,5 +1,5 @@
-/* Sums of many equal terms, whose roundings all err to the same side: every solver stays within what a sum of roundings
- * of random sign may lose, so none adds a long sum up in one chain. */
+/* Sums of many equal terms, whose roundings all err to the same side. In f32 every solver stays within what a sum of
+ * roundings of random sign may lose, so none adds a long sum up in one chain; in f64 within what one chain may lose. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,25 +26,26 @@ static bool is_left_out(const char *solver, double products) {
 }
 
 typedef struct operands {
-  float *input, *filter, *output;
+  void *input, *filter, *output;
 } operands;
 
-static float *filled(const falt_tensor *t, float value) {
+static void *filled(const falt_tensor *t, double value) {
   const int64_t n = falt_tensor_span(t);
-  float *data = falt_alloc((size_t)n * sizeof *data);
+  void *data = falt_alloc((size_t)n * falt_type_size(t->type));
   assert_non_null(data);
-  for (int64_t i = 0; i < n; i++) data[i] = value;
+  for (int64_t i = 0; i < n; i++) falt_store(data, t->type, i, value);
   return data;
 }
 
 typedef struct largest {
-  const float *data;
+  const void *data;
+  falt_type type;
   double value, error; /* the exact sum of all terms; the largest difference from it */
 } largest;
 
 static void see_error(void *context, int64_t index) {
   largest *l = context;
-  l->error = fmax(l->error, fabs(l->data[index] - l->value));
+  l->error = fmax(l->error, fabs(falt_load(l->data, l->type, index) - l->value));
 }
 
 /* All results are sums of falt_problem_depth terms: no window leaves the input. */
@@ -58,13 +59,15 @@ static bool check(const falt_problem *p, const char *line, const char *solver, b
   all.workspace = falt_alloc(falt_plan_workspace(plan) + 1);
   assert_int_equal(falt_execute(plan, &all), FALT_OK);
   const falt_operation_traits *traits = &falt_operations[p->operation];
-  float *const data[FALT_OPERANDS] = {[FALT_INPUT] = o.input, [FALT_FILTER] = o.filter, [FALT_OUTPUT] = o.output};
+  void *const data[FALT_OPERANDS] = {[FALT_INPUT] = o.input, [FALT_FILTER] = o.filter, [FALT_OUTPUT] = o.output};
   const double n = (double)falt_problem_depth(p);
-  largest l = {data[traits->result], 0, 0};
-  l.value = n * data[traits->factor[0]][0] * data[traits->factor[1]][0];
+  const falt_type type = falt_problem_result(p)->type;
+  largest l = {data[traits->result], type, 0, 0};
+  l.value = n * falt_load(data[traits->factor[0]], type, 0) * falt_load(data[traits->factor[1]], type, 0);
   falt_tensor_visit(falt_problem_result(p), see_error, &l);
-  const double units = l.error / (0x1p-24 * l.value), most = 32 + 8 * sqrt(n);
-  if (!(units <= most + plan->cost.error / 0x1p-24)) {
+  const double unit = type == FALT_F64 ? 0x1p-53 : 0x1p-24, units = l.error / (unit * l.value);
+  const double most = 32 + (type == FALT_F64 ? n : 8 * sqrt(n));
+  if (!(units <= most + plan->cost.error / unit)) {
     print_message("%s: an error of %.0f units of rounding, where %.0f are allowed\n  %s\n", solver, units, most, line);
     failures++;
   }
@@ -76,7 +79,7 @@ static bool check(const falt_problem *p, const char *line, const char *solver, b
 static int check_line(const char *line) {
   falt_problem p;
   if (falt_problem_parse(&p, NULL, line) != FALT_OK) fail_msg("%s: %s", line, falt_message());
-  operands o = {filled(&p.input, 0.7f), filled(&p.filter, 0.3f), filled(&p.output, 0.9f)};
+  operands o = {filled(&p.input, 0.7), filled(&p.filter, 0.3), filled(&p.output, 0.9)};
   int checks = 0;
   for (int s = 0; falt_solvers[s]; s++) {
     if (strcmp(falt_solvers[s]->device_kind, "cpu") != 0) continue;
@@ -114,13 +117,14 @@ static void test_filters(void **state) {
 static void test_layers(void **state) {
   (void)state;
   check_lines(
-      (const char *const[]){"forward n=2 c=4096 h=3 w=3 k=16 r=1 s=1",
-                            "forward n=2 c=4096 h=3 w=3 k=16 r=1 s=1 layout=nhwc", "forward c=512 h=5 w=5 k=16 r=3 s=3",
-                            "forward c=100000 h=1 w=1 k=16 r=1 s=1 layout=nhwc",
-                            "forward c=16 groups=16 h=48 w=50 k=16 r=41 s=41",
-                            "forward c=16 groups=16 h=48 w=50 k=16 r=41 s=41 layout=nhwc",
-                            "forward c=64 groups=8 h=40 w=40 k=64 r=21 s=21 layout=nhwc",
-                            "forward c=3 h=60 w=60 k=8 r=41 s=41 stride=2", NULL},
+      (const char *const[]){
+          "forward n=2 c=4096 h=3 w=3 k=16 r=1 s=1", "forward n=2 c=4096 h=3 w=3 k=16 r=1 s=1 layout=nhwc",
+          "forward c=512 h=5 w=5 k=16 r=3 s=3", "forward c=100000 h=1 w=1 k=16 r=1 s=1 layout=nhwc",
+          "forward n=2 c=4096 h=3 w=3 k=16 r=1 s=1 layout=nhwc type=f64",
+          "forward c=512 h=5 w=5 k=16 r=3 s=3 layout=nhwc type=f64", "forward c=16 groups=16 h=48 w=50 k=16 r=41 s=41",
+          "forward c=16 groups=16 h=48 w=50 k=16 r=41 s=41 layout=nhwc",
+          "forward c=64 groups=8 h=40 w=40 k=64 r=21 s=21 layout=nhwc", "forward c=3 h=60 w=60 k=8 r=41 s=41 stride=2",
+          NULL},
       4);
 }
 
@@ -129,6 +133,7 @@ static void test_gradients_to_inputs(void **state) {
   (void)state;
   check_lines((const char *const[]){"backward-data c=16 h=3 w=3 k=8192 r=1 s=1",
                                     "backward-data c=16 h=3 w=3 k=8192 r=1 s=1 layout=nhwc",
+                                    "backward-data c=16 h=3 w=3 k=8192 r=1 s=1 layout=nhwc type=f64",
                                     "backward-data c=16 groups=16 w=60 k=16 s=3000 pad=2999",
                                     "backward-data c=16 groups=16 w=60 k=16 s=3000 pad=2999 layout=nwc",
                                     "backward-data c=2 h=9 w=9 k=32 r=21 s=21 pad=20", NULL},

@@ -1,5 +1,5 @@
-/* Dense layers of narrow types whose pixels are adjacent in memory (NCHW): a few images are transposed to NHWC in the
- * workspace, run by a plan for that layout, and transposed back. Kernels of narrow types multiply groups of
+/* Dense layers of narrow types and of f64 whose pixels are adjacent in memory (NCHW): a few images are transposed to
+ * NHWC in the workspace, run by a plan for that layout, and transposed back. Kernels of these types multiply groups of
  * neighbouring channels: in NCHW they gather them, once for each tap and block of outputs. */
 #include "solver/cpu/common/dense_nchw.h"
 
@@ -65,7 +65,8 @@ static const char *refusal(const falt_problem *p, falt_operation operation) {
   const falt_type read = is_forward(p) ? p->input.type : p->output.type;
   return p->operation != operation ? operation == FALT_FORWARD ? "only forward" : "only backward-data"
          : read == FALT_F32        ? "the tensor that it reads is f32"
-         : !falt_type_fits_f32(p->input.type) || !falt_type_fits_f32(p->output.type) ? "f32 does not hold its elements"
+         : !falt_problem_is_f64(p) && !(falt_type_fits_f32(p->input.type) && falt_type_fits_f32(p->output.type))
+             ? "f32 does not hold its elements"
          : !has_channels(&p->input) || !has_channels(&p->output) ? "it has groups, or one channel in or out"
          : p->has_residual                                       ? "residuals are not transposed"
          : falt_problem_pools(p)                                 ? "it does not pool"

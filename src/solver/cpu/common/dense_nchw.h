@@ -1,4 +1,4 @@
-/* Dense NCHW layers of narrow types, computed in NHWC. */
+/* Dense NCHW layers of narrow types and of f64, computed in NHWC. */
 #ifndef FALT_SOLVER_CPU_COMMON_DENSE_NCHW_H
 #define FALT_SOLVER_CPU_COMMON_DENSE_NCHW_H
 

@@ -22,8 +22,8 @@ void falt_layer_epilogue(falt_layer *layer, const falt_problem *p) {
   const falt_activation act = p->activation;
   const bool clips = act == FALT_RELU || act == FALT_RELU6 || act == FALT_CLIP;
   layer->curve = clips ? FALT_IDENTITY : act;
-  layer->low = act == FALT_CLIP ? (float)p->act_a : clips ? 0 : -INFINITY;
-  layer->high = act == FALT_CLIP ? (float)p->act_b : act == FALT_RELU6 ? 6 : INFINITY;
+  layer->low = act == FALT_CLIP ? p->act_a : clips ? 0 : -INFINITY;
+  layer->high = act == FALT_CLIP ? p->act_b : act == FALT_RELU6 ? 6 : INFINITY;
 }
 
 bool falt_layer_has_constant(const falt_problem *p) {
@@ -81,6 +81,13 @@ const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt
   return reason ? reason : falt_problem_is_f32(problem) ? NULL : "only f32";
 }
 
+const char *falt_layer_init_lane(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
+  const char *reason = falt_layer_shape(layer, problem, isa);
+  if (reason || falt_problem_is_f32(problem)) return reason;
+  layer->kernels = falt_layer_kernels_f64_for(isa);
+  return falt_problem_is_f64(problem) ? NULL : "only f32 and f64";
+}
+
 const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa) {
   falt_problem forward = *problem;
   if (problem->operation != FALT_BACKWARD_FILTER) return "only backward-filter";
@@ -136,12 +143,14 @@ void falt_layer_advance(const falt_layer *layer, falt_layer_point *point, int64_
 void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to) {
   if (step == 1)
     memcpy(to, from, (size_t)(n * size));
+  else if (size == 8)
+    for (int64_t i = 0; i < n; i++) memcpy(to + 8 * i, from + 8 * i * step, 8);
+  else if (size == 4)
+    for (int64_t i = 0; i < n; i++) memcpy(to + 4 * i, from + 4 * i * step, 4);
   else if (size == 2)
     for (int64_t i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
-  else if (size == 1)
-    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
   else
-    for (int64_t i = 0; i < n; i++) memcpy(to + i * size, from + i * step * size, (size_t)size);
+    for (int64_t i = 0; i < n; i++) to[i] = from[i * step];
 }
 
 void falt_layer_line(const falt_layer *layer, const void *line, int64_t w, int64_t count, const void *constant,
@@ -177,6 +186,12 @@ void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *
   }
 }
 
+void falt_layer_fill(const falt_layer_kernels *kernels, void *to, int64_t n, double value) {
+  const bool wide = kernels->lane_size == sizeof(double);
+  for (int64_t i = 0; wide && i < n; i++) ((double *)to)[i] = value;
+  for (int64_t i = 0; !wide && i < n; i++) ((float *)to)[i] = (float)value;
+}
+
 falt_status falt_layer_room(float **packed, size_t floats) {
   *packed = falt_alloc(floats * sizeof **packed);
   return *packed ? FALT_OK : falt_fail(FALT_NO_MEMORY, "planning: memory for the packed filter ran out");
@@ -184,65 +199,95 @@ falt_status falt_layer_room(float **packed, size_t floats) {
 
 /* ---- outputs */
 
-void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors) {
+static double element(const void *data, bool wide, int64_t i) {
+  return wide ? ((const double *)data)[i] : (double)((const float *)data)[i];
+}
+
+static void set_element(void *data, bool wide, int64_t i, double value) {
+  if (wide)
+    ((double *)data)[i] = value;
+  else
+    ((float *)data)[i] = (float)value;
+}
+
+void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, void *factors) {
   const falt_problem *p = &layer->p;
   const int64_t count = p->output.size[FALT_G] * p->output.size[FALT_C];
-  const float *scale = operands->scale, *bias = operands->bias;
+  const bool wide = p->output.type == FALT_F64;
   for (int64_t k = 0; k < count; k++) {
-    factors[k] = (float)(p->has_scale ? p->alpha * (double)scale[k] : p->alpha);
-    factors[count + k] = (float)(p->has_bias ? p->beta + (double)bias[k] : p->beta);
+    set_element(factors, wide, k, p->has_scale ? p->alpha * element(operands->scale, wide, k) : p->alpha);
+    set_element(factors, wide, count + k, p->has_bias ? p->beta + element(operands->bias, wide, k) : p->beta);
   }
 }
 
 /* Copies residual elements with gaps to adjacent ones. */
 static void collect(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
-                    float *together) {
+                    void *together) {
   for (int m = 0; m < block->rows; m++)
     layer->kernels->copy(
-        &(falt_layer_copy){.from = (const float *)operands->residual + block->residual[m] + block->residual_shift,
+        &(falt_layer_copy){.from = falt_layer_at(layer, operands->residual, block->residual[m] + block->residual_shift),
                            .step = block->residual_step,
-                           .to = together + m * FALT_LAYER_WIDEST,
+                           .to = falt_layer_at(layer, together, m * FALT_LAYER_WIDEST),
                            .n = block->n,
                            .count = 1});
 }
 
 /* Stores finished sums to outputs with gaps. */
-static void spread(const falt_layer_block *block, float *output) {
+static void spread(const falt_layer *layer, const falt_layer_block *block, void *output) {
+  const bool wide = layer->kernels->lane_size == sizeof(double);
   for (int m = 0; m < block->rows; m++)
     for (int64_t i = 0; i < block->n; i++)
-      output[block->out[m] + block->out_shift + i * block->out_step] = block->sums[m * block->pitch + i];
+      set_element(output, wide, block->out[m] + block->out_shift + i * block->out_step,
+                  element(block->sums, wide, m * block->pitch + i));
+}
+
+/* together: the residual's elements if they have gaps, else NULL. */
+static void finish(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block,
+                   const void *together) {
+  const falt_problem *p = &layer->p;
+  const int64_t channels = p->output.size[FALT_G] * p->output.size[FALT_C];
+  void *out[FALT_LAYER_ROWS];
+  const void *residual[FALT_LAYER_ROWS];
+  const bool near = block->out_step == 1;
+  for (int m = 0; m < block->rows; m++) {
+    out[m] = near ? falt_layer_at(layer, operands->output, block->out[m] + block->out_shift)
+                  : falt_layer_at(layer, block->sums, m * block->pitch);
+    if (p->has_residual)
+      residual[m] = together ? falt_layer_at(layer, together, m * FALT_LAYER_WIDEST)
+                             : falt_layer_at(layer, operands->residual, block->residual[m] + block->residual_shift);
+  }
+  const falt_layer_finish call = {.sums = block->sums,
+                                  .out = out,
+                                  .residual = p->has_residual ? residual : NULL,
+                                  .scale = falt_layer_at(layer, block->factors, block->channel),
+                                  .offset = falt_layer_at(layer, block->factors, channels + block->channel),
+                                  .pitch = block->pitch,
+                                  .n = block->n,
+                                  .rows = block->rows,
+                                  .curve = layer->curve,
+                                  .slope = falt_layer_number_of(layer->kernels, p->act_a),
+                                  .low = falt_layer_number_of(layer->kernels, layer->low),
+                                  .high = falt_layer_number_of(layer->kernels, layer->high)};
+  if (block->by_row)
+    layer->kernels->finish_by_row(&call);
+  else
+    layer->kernels->finish_by_column(&call);
+  if (!near) spread(layer, block, operands->output);
+}
+
+/* Out of line: its memory makes the stack of others slow. */
+__attribute__((noinline)) static void finish_apart(const falt_layer *layer, const falt_operands *operands,
+                                                   const falt_layer_block *block) {
+  double together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST]; /* of either lane */
+  collect(layer, operands, block, together);
+  finish(layer, operands, block, together);
 }
 
 void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block) {
-  const falt_problem *p = &layer->p;
-  const int64_t channels = p->output.size[FALT_G] * p->output.size[FALT_C];
-  float *output = operands->output, *out[FALT_LAYER_ROWS], together[FALT_LAYER_ROWS * FALT_LAYER_WIDEST];
-  const float *residual[FALT_LAYER_ROWS];
-  const bool near = block->out_step == 1, apart = p->has_residual && block->residual_step != 1;
-  if (apart) collect(layer, operands, block, together);
-  for (int m = 0; m < block->rows; m++) {
-    out[m] = near ? output + block->out[m] + block->out_shift : block->sums + m * block->pitch;
-    if (p->has_residual)
-      residual[m] = apart ? together + m * FALT_LAYER_WIDEST
-                          : (const float *)operands->residual + block->residual[m] + block->residual_shift;
-  }
-  const falt_layer_finish finish = {.sums = block->sums,
-                                    .out = out,
-                                    .residual = p->has_residual ? residual : NULL,
-                                    .scale = block->factors + block->channel,
-                                    .offset = block->factors + channels + block->channel,
-                                    .pitch = block->pitch,
-                                    .n = block->n,
-                                    .rows = block->rows,
-                                    .curve = layer->curve,
-                                    .slope = (float)p->act_a,
-                                    .low = layer->low,
-                                    .high = layer->high};
-  if (block->by_row)
-    layer->kernels->finish_by_row(&finish);
+  if (layer->p.has_residual && block->residual_step != 1)
+    finish_apart(layer, operands, block);
   else
-    layer->kernels->finish_by_column(&finish);
-  if (!near) spread(block, output);
+    finish(layer, operands, block, NULL);
 }
 
 void falt_layer_store_rows(const falt_layer *layer, const falt_operands *operands, const falt_layer_rows *r) {

@@ -15,13 +15,20 @@ typedef struct falt_layer {
   int64_t together;                           /* positions whose outputs are consecutive in memory */
   bool plain;                                 /* sums are outputs: no epilogue */
   falt_activation curve;                      /* the activation, unless it is a clip */
-  float low, high;                            /* the clip */
+  double low, high;                           /* the clip */
 } falt_layer;
+
+/* The address of an element of data of the kernels' lane. */
+static inline void *falt_layer_at(const falt_layer *layer, const void *data, int64_t index) {
+  return (char *)(uintptr_t)data + index * (int64_t)layer->kernels->lane_size;
+}
 
 /* Sets the fields of the epilogue for any layer: p, plain, curve, low and high. */
 void falt_layer_epilogue(falt_layer *layer, const falt_problem *problem);
 /* Fills *layer, or returns why the problem is none (a clause for falt_refuse). */
 const char *falt_layer_init(falt_layer *layer, const falt_problem *problem, falt_isa isa);
+/* The same for layers of f32 or of f64, with the kernels of that lane. */
+const char *falt_layer_init_lane(falt_layer *layer, const falt_problem *problem, falt_isa isa);
 /* The same for the forward layer, without its bias, of a wgrad problem. */
 const char *falt_layer_init_gradient(falt_layer *layer, const falt_problem *problem, falt_isa isa);
 /* falt_layer_init for any types. */
@@ -81,7 +88,7 @@ static inline int64_t falt_layer_source(const falt_layer *layer, int axis, int64
   return u >= 0 && u < size ? u : falt_axis_map(a, size, u);
 }
 
-/* Copies n elements of `size` bytes, `step` elements apart, to contiguous elements at `to`. */
+/* Copies n elements of 1, 2, 4 or 8 bytes, `step` elements apart, to contiguous elements at `to`. */
 void falt_layer_gather(const char *from, int64_t step, int64_t n, int64_t size, char *restrict to);
 
 /* Copies every stride-th element of a line of the input along the width, `count` of them from pixel w on, which may be
@@ -101,25 +108,28 @@ static inline int64_t falt_layer_tap_at(const falt_tensor *w, int64_t tap) {
 void falt_layer_copy_taps(const falt_layer_kernels *kernels, const falt_tensor *w, const float *from, int64_t step,
                           int64_t n, float *to, int64_t to_pitch);
 
+/* to[i] = value, for i < n elements of the kernels' lane. */
+void falt_layer_fill(const falt_layer_kernels *kernels, void *to, int64_t n, double value);
+
 /* Memory for a filter that is packed when planning. */
 falt_status falt_layer_room(float **packed, size_t floats);
 
 /* ---- outputs */
 
-/* scale and offset of all channels, 2*G*K floats, as the epilogue needs them. */
-void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, float *factors);
+/* scale and offset of all channels, 2*G*K elements of f32, or of f64 if the output is, as the epilogue needs them. */
+void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, void *factors);
 
 /* A block of sums in the scratch to be stored: output (m, i) is element out[m] + out_shift + i*out_step of the output.
  */
 typedef struct falt_layer_block {
-  float *sums;
+  void *sums;
   int64_t pitch, n;
   int rows;
   bool by_row; /* channels are the rows; else the columns */
   const int64_t *out, *residual;
   int64_t out_shift, residual_shift, out_step, residual_step;
   int64_t channel; /* of the first row or column, G*K numbering */
-  const float *factors;
+  const void *factors;
 } falt_layer_block;
 
 void falt_layer_store(const falt_layer *layer, const falt_operands *operands, const falt_layer_block *block);

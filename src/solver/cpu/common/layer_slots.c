@@ -26,11 +26,12 @@ void falt_slots_open(const falt_slots *slots, const falt_slot_memory *memory) {
 }
 
 /* Pixels [begin, end) of a slot, which are inside the input, from pixel `from` of its row on. */
-static void copy_pixels(const falt_slots *slots, const falt_layer *layer, const float *row, int64_t from, float *slot,
+static void copy_pixels(const falt_slots *slots, const falt_layer *layer, const void *row, int64_t from, void *slot,
                         int64_t begin, int64_t end) {
   const falt_tensor *x = &layer->p.input;
   const int64_t channels = layer->channels, pixels = end - begin;
-  falt_layer_copy copy = {.from = row + from * x->stride[FALT_W], .to = slot + begin * slots->pixel_step};
+  falt_layer_copy copy = {.from = falt_layer_at(layer, row, from * x->stride[FALT_W]),
+                          .to = falt_layer_at(layer, slot, begin * slots->pixel_step)};
   if (slots->near) {
     const bool whole = x->stride[FALT_W] == channels;
     copy.step = 1;
@@ -48,17 +49,16 @@ static void copy_pixels(const falt_slots *slots, const falt_layer *layer, const 
   layer->kernels->copy(&copy);
 }
 
-static void fill_constant(const falt_slots *slots, const falt_layer *layer, float *slot, int64_t begin, int64_t end) {
+static void fill_constant(const falt_slots *slots, const falt_layer *layer, void *slot, int64_t begin, int64_t end) {
   const int64_t runs = slots->near ? 1 : layer->channels, n = (end - begin) * slots->pixel_step;
-  const float value = (float)layer->p.boundary_value;
   for (int64_t run = 0; run < runs; run++) {
-    float *to = slot + run * slots->channel_step + begin * slots->pixel_step;
-    for (int64_t i = 0; i < n; i++) to[i] = value;
+    void *to = falt_layer_at(layer, slot, run * slots->channel_step + begin * slots->pixel_step);
+    falt_layer_fill(layer->kernels, to, n, layer->p.boundary_value);
   }
 }
 
 /* Pixels [begin, end) beyond one end of the row, which is NULL if all are the constant. */
-static void fill_outside(const falt_slots *slots, const falt_layer *layer, const float *row, int64_t first, float *slot,
+static void fill_outside(const falt_slots *slots, const falt_layer *layer, const void *row, int64_t first, void *slot,
                          int64_t begin, int64_t end) {
   const falt_axis *axis = &layer->p.axis[2];
   if (!row || axis->boundary[first + begin >= 0] == FALT_CONSTANT) {
@@ -72,7 +72,7 @@ static void fill_outside(const falt_slots *slots, const falt_layer *layer, const
 }
 
 /* Pixels [begin, end), which are inside: all of them, or those read by positions that also read beyond an end. */
-static void fill_inside(const falt_slots *slots, const falt_layer *layer, const float *row, int64_t first, float *slot,
+static void fill_inside(const falt_slots *slots, const falt_layer *layer, const void *row, int64_t first, void *slot,
                         int64_t begin, int64_t end) {
   const int64_t taps = falt_extent(&layer->p.axis[2], layer->p.filter.size[FALT_W]), stride = layer->p.axis[2].stride;
   const int64_t before = first < 0 ? falt_ceil_div(-first, stride) : 0; /* positions that begin outside */
@@ -83,13 +83,14 @@ static void fill_inside(const falt_slots *slots, const falt_layer *layer, const 
   if (right < end) copy_pixels(slots, layer, row, first + right, slot, right, end);
 }
 
-static void fill_slot(const falt_slots *slots, const falt_layer *layer, const float *input, const falt_slot_tag *what,
-                      float *slot) {
+static void fill_slot(const falt_slots *slots, const falt_layer *layer, const void *input, const falt_slot_tag *what,
+                      void *slot) {
   const falt_problem *p = &layer->p;
   const falt_tensor *x = &p->input;
   const int64_t d = falt_axis_map(&p->axis[0], x->size[FALT_D], what->d);
   const int64_t h = falt_axis_map(&p->axis[1], x->size[FALT_H], what->h);
-  const float *row = d < 0 || h < 0 ? NULL : input + falt_tensor_at(x, what->n, what->g, 0, d, h, 0);
+  const void *row =
+      d < 0 || h < 0 ? NULL : falt_layer_at(layer, input, falt_tensor_at(x, what->n, what->g, 0, d, h, 0));
   const int64_t begin = row ? falt_min(slots->pixels, falt_max(0, -what->first)) : slots->pixels;
   const int64_t end = row ? falt_max(begin, falt_min(slots->pixels, x->size[FALT_W] - what->first)) : slots->pixels;
   fill_outside(slots, layer, row, what->first, slot, 0, begin);
@@ -97,8 +98,8 @@ static void fill_slot(const falt_slots *slots, const falt_layer *layer, const fl
   fill_outside(slots, layer, row, what->first, slot, end, slots->pixels);
 }
 
-const float *falt_slots_get(const falt_slots *slots, const falt_slot_memory *memory, const falt_layer *layer,
-                            const float *input, const falt_slot_row *row, int64_t t, int64_t r) {
+const void *falt_slots_get(const falt_slots *slots, const falt_slot_memory *memory, const falt_layer *layer,
+                           const void *input, const falt_slot_row *row, int64_t t, int64_t r) {
   const falt_axis *axis = layer->p.axis;
   const falt_slot_tag wanted = {.n = row->n,
                                 .g = row->g,
@@ -109,7 +110,7 @@ const float *falt_slots_get(const falt_slots *slots, const falt_slot_memory *mem
   const int64_t place = slots->shared ? above % slots->height : row->line * layer->p.filter.size[FALT_H] + r;
   const int64_t index = t * slots->height + place;
   falt_slot_tag *held = &memory->tags[index];
-  float *slot = memory->slots + index * slots->size;
+  void *slot = falt_layer_at(layer, memory->slots, index * slots->size);
   if (held->n != wanted.n || held->g != wanted.g || held->d != wanted.d || held->h != wanted.h ||
       held->first != wanted.first) {
     fill_slot(slots, layer, input, &wanted, slot);

@@ -28,7 +28,7 @@ typedef struct falt_slot_tag {
 
 /* Slots of one thread, and their contents. */
 typedef struct falt_slot_memory {
-  float *slots;
+  void *slots; /* elements of the layer's lane */
   falt_slot_tag *tags;
 } falt_slot_memory;
 
@@ -44,7 +44,7 @@ falt_slots falt_slots_for(const falt_layer *layer, int64_t across, int64_t lines
 void falt_slots_open(const falt_slots *slots, const falt_slot_memory *memory);
 
 /* The address that the first tap of row (t, r) of the filter reads for an output row. `input` is the operand. */
-const float *falt_slots_get(const falt_slots *slots, const falt_slot_memory *memory, const falt_layer *layer,
-                            const float *input, const falt_slot_row *row, int64_t t, int64_t r);
+const void *falt_slots_get(const falt_slots *slots, const falt_slot_memory *memory, const falt_layer *layer,
+                           const void *input, const falt_slot_row *row, int64_t t, int64_t r);
 
 #endif

@@ -1,5 +1,5 @@
-/* Images between NCHW and NHWC: blocks of channels by pixels, transposed in registers. Narrow elements are converted
- * to f32 on the way, in blocks that fit into the first-level cache. */
+/* Images between NCHW and NHWC: blocks of channels by pixels, transposed in registers, in f32 or f64. Narrow elements
+ * are converted to f32 on the way, in blocks that fit into the first-level cache. */
 #include "solver/cpu/common/planes.h"
 
 #include <math.h>
@@ -44,17 +44,18 @@ typedef struct side {
 
 typedef struct moving {
   const falt_planes *planes;
+  falt_type lane;
   const falt_layer_kernels *kernels;
   const falt_filter_kernels *rows;
   int64_t channels, pixels;
   int64_t channel_blocks, pixel_blocks; /* the latter TASK at a time */
 } moving;
 
-/* `count` rows of n elements of one side in f32: where they lie, or converted to `room`, at once if they are adjacent,
- * as the taps of neighbouring channels of a filter are. */
-static side as_floats(const moving *m, side from, int64_t count, int64_t n, float *room) {
+/* `count` rows of n elements of one side in the lane: where they lie, or converted to `room`, at once if they are
+ * adjacent, as the taps of neighbouring channels of a filter are. */
+static side as_lanes(const moving *m, side from, int64_t count, int64_t n, float *room) {
   const int64_t apart = from.apart * (int64_t)falt_type_size(from.type);
-  if (from.type == FALT_F32) return from;
+  if (from.type == m->lane) return from;
   if (from.apart == n) {
     m->rows->load[FALT_LANE_F32][from.type](room, from.data, 1, count * n);
     return (side){(char *)room, FALT_F32, n};
@@ -69,16 +70,16 @@ static void move_block(const moving *m, side from, side to, int64_t n, int64_t c
   static const falt_row_epilogue none = {.alpha = 1, .low = -INFINITY, .high = INFINITY};
   const int64_t apart = to.apart * (int64_t)falt_type_size(to.type);
   float loaded[CHANNELS * PIXELS], transposed[CHANNELS * PIXELS];
-  const side source = as_floats(m, from, n, count, loaded);
-  const side result = to.type == FALT_F32 ? to : (side){(char *)transposed, FALT_F32, n};
-  m->kernels->copy(&(falt_layer_copy){.from = (const float *)(const void *)source.data,
-                                      .to = (float *)(void *)result.data,
+  const side source = as_lanes(m, from, n, count, loaded);
+  const side result = to.type == m->lane ? to : (side){(char *)transposed, FALT_F32, n};
+  m->kernels->copy(&(falt_layer_copy){.from = source.data,
+                                      .to = result.data,
                                       .step = source.apart,
                                       .from_pitch = 1,
                                       .to_pitch = result.apart,
                                       .n = n,
                                       .count = count});
-  if (to.type == FALT_F32) return;
+  if (to.type == m->lane) return;
   const int64_t calls = to.apart == n ? 1 : count, each_call = to.apart == n ? n * count : n;
   for (int64_t k = 0; k < calls; k++)
     m->rows->store[FALT_LANE_F32][to.type](to.data + k * apart, 1, transposed + k * n, each_call, &none, false);
@@ -109,8 +110,10 @@ static void move_task(void *context, int64_t index) {
 }
 
 void falt_planes_move(const falt_device *device, const falt_planes *planes) {
+  const bool wide = planes->planar->type == FALT_F64;
   moving m = {.planes = planes,
-              .kernels = falt_layer_kernels_for(device->isa),
+              .lane = wide ? FALT_F64 : FALT_F32,
+              .kernels = wide ? falt_layer_kernels_f64_for(device->isa) : falt_layer_kernels_for(device->isa),
               .rows = falt_filter_kernels_for(device->isa),
               .channels = planes->planar->size[planes->channel],
               .pixels = falt_planes_pixels(planes->planar)};
@@ -138,10 +141,10 @@ void falt_planes_run(const falt_plan *child, const falt_operands *packed, falt_p
 static const double each = 16;
 
 double falt_planes_seconds(const falt_device *device, const falt_tensor *planar, falt_type type, bool back) {
-  const bool narrow = planar->type != FALT_F32;
+  const falt_type lane = planar->type == FALT_F64 ? FALT_F64 : FALT_F32;
   const falt_tensor packed = falt_planes_packed(planar, planar->size[FALT_N], type);
   double flops = each * (double)falt_tensor_count(planar);
-  if (narrow) flops += (back ? falt_downconvert_flops : falt_upconvert_flops)(planar);
-  if (type != FALT_F32) flops += (back ? falt_upconvert_flops : falt_downconvert_flops)(&packed);
-  return falt_roofline(device, FALT_F32, flops, 1, 0);
+  if (planar->type != lane) flops += (back ? falt_downconvert_flops : falt_upconvert_flops)(planar);
+  if (type != lane) flops += (back ? falt_upconvert_flops : falt_downconvert_flops)(&packed);
+  return falt_roofline(device, lane, flops, 1, 0);
 }

@@ -1,4 +1,4 @@
-/* Images between planes of channels (NCHW) and adjacent channels (NHWC), of any types that f32 hold. */
+/* Images between planes of channels (NCHW) and adjacent channels (NHWC), of any types that f32 holds, or f64. */
 #ifndef FALT_SOLVER_CPU_COMMON_PLANES_H
 #define FALT_SOLVER_CPU_COMMON_PLANES_H
 

@@ -159,8 +159,8 @@ static void run_row(const execution *run, const falt_depthwise_task *t, int64_t 
                                   .offset = run->factors + d->channels + t->result,
                                   .curve = d->layer.curve,
                                   .slope = (float)d->layer.p.act_a,
-                                  .low = d->layer.low,
-                                  .high = d->layer.high};
+                                  .low = (float)d->layer.low,
+                                  .high = (float)d->layer.high};
   for (int64_t i = first_span; i < last_span && !falt_cancelled(); i++) {
     const falt_depthwise_span *span = &d->spans[i];
     const place out = place_of(t, span, y, d->result_type, run->result, y_row, wide_results);

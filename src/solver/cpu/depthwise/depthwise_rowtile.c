@@ -145,8 +145,8 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   char *workspace = operands->workspace;
   falt_block_finish finish = {.curve = plan->layer.curve,
                               .slope = (float)base->problem.act_a,
-                              .low = plan->layer.low,
-                              .high = plan->layer.high};
+                              .low = (float)plan->layer.low,
+                              .high = (float)plan->layer.high};
   execution run = {.plan = plan, .source = operands->input, .result = operands->output, .weights = plan->packed};
   run.filter = operands->filter;
   if (!plan->packed && !plan->in_time) {

@@ -105,7 +105,7 @@ typedef struct task {
   const execution *run;
   const col2im_plan *plan;
   const falt_layer *layer;
-  const float **list; /* of taps of a polyphase part and outputs of a chunk, as seen from dy's first element */
+  const void **list; /* of taps of a polyphase part and outputs of a chunk, as seen from dy's first element */
   float *sums, *line;
 } task;
 
@@ -154,7 +154,7 @@ static void multiply(const task *t, const row *at, int64_t g, int64_t m, int64_t
   const int64_t d = at->depth.output + m * at->depth.next;
   for (int64_t i = 0; i < calls.count; i++) {
     const int64_t begin = falt_layer_piece(&calls, i), end = falt_layer_piece(&calls, i + 1);
-    float *out[FALT_LAYER_ROWS];
+    void *out[FALT_LAYER_ROWS];
     for (int64_t j = begin; j < end; j++) out[j - begin] = t->sums + j * width;
     t->layer->kernels->product(&(falt_layer_product){
         .a = t->list + begin,
@@ -216,7 +216,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const task t = {.run = run,
                   .plan = plan,
                   .layer = &plan->layer,
-                  .list = (const float **)(void *)(memory + plan->at.list),
+                  .list = (const void **)(void *)(memory + plan->at.list),
                   .sums = (float *)(void *)(memory + plan->at.sums),
                   .line = (float *)(void *)(memory + plan->at.line)};
   list_outputs(&t);

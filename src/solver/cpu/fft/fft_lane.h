@@ -2,6 +2,7 @@
  * spectrum, and scans. Define FALT_LANE_BITS and FALT_FFT_LANE, the table's name without its level, before. */
 #include <math.h>
 
+#include "cpu/vector_exchange.h"
 #include "solver/cpu/fft/fft_butterfly.h"
 #include "solver/cpu/fft/fft_kernels.h"
 
@@ -82,43 +83,6 @@ PASSES(8)
 
 /* ---- across lanes */
 
-#if FALT_VECTOR_BYTES * 8 / FALT_LANE_BITS == 2
-#define EACH_LANE(F, s) F(0, s), F(1, s)
-#elif FALT_VECTOR_BYTES * 8 / FALT_LANE_BITS == 4
-#define EACH_LANE(F, s) F(0, s), F(1, s), F(2, s), F(3, s)
-#elif FALT_VECTOR_BYTES * 8 / FALT_LANE_BITS == 8
-#define EACH_LANE(F, s) F(0, s), F(1, s), F(2, s), F(3, s), F(4, s), F(5, s), F(6, s), F(7, s)
-#else
-#define EACH_LANE(F, s)                                                                                         \
-  F(0, s), F(1, s), F(2, s), F(3, s), F(4, s), F(5, s), F(6, s), F(7, s), F(8, s), F(9, s), F(10, s), F(11, s), \
-      F(12, s), F(13, s), F(14, s), F(15, s)
-#endif
-
-/* A step of a transpose: vectors i and i + s exchange their lanes off the diagonal, in blocks of s. */
-#define NEAR(lane, s) ((lane) / (s) % 2 == 0 ? (lane) : (lane) - (s) + VEC)
-#define FAR(lane, s) ((lane) / (s) % 2 == 0 ? (lane) + (s) : (lane) + VEC)
-#define EXCHANGE(x, s)                                                 \
-  FALT_UNROLL                                                          \
-  for (int i = 0; i < VEC; i++)                                        \
-    if (i / (s) % 2 == 0) {                                            \
-      const vec a = (x)[i], b = (x)[i + (s)];                          \
-      (x)[i] = __builtin_shufflevector(a, b, EACH_LANE(NEAR, s));      \
-      (x)[i + (s)] = __builtin_shufflevector(a, b, EACH_LANE(FAR, s)); \
-    }
-
-FALT_INLINE void transpose(vec *x) {
-  EXCHANGE(x, 1)
-#if FALT_VECTOR_BYTES * 8 / FALT_LANE_BITS >= 4
-  EXCHANGE(x, 2)
-#endif
-#if FALT_VECTOR_BYTES * 8 / FALT_LANE_BITS >= 8
-  EXCHANGE(x, 4)
-#endif
-#if FALT_VECTOR_BYTES * 8 / FALT_LANE_BITS >= 16
-  EXCHANGE(x, 8)
-#endif
-}
-
 /* Twiddles w^1 .. w^(VEC-1) of a group, from w^1, w^2, w^3 and w^4, w^8, w^12. */
 enum { LOW = VEC < 4 ? VEC : 4, HIGH = VEC / LOW, TURNS = LOW - 1 + HIGH - 1 };
 
@@ -153,13 +117,13 @@ FALT_INLINE void load_group(complex_vec *x, const lane *re, const lane *im, cons
   vec part[VEC];
   FALT_UNROLL
   for (int i = 0; i < VEC; i++) part[i] = vec_load(re + place_of(call, g, i));
-  transpose(part);
+  vec_exchange(part);
   FALT_UNROLL
   for (int i = 0; i < VEC; i++) {
     x[i].re = part[i];
     part[i] = vec_load(im + place_of(call, g, i));
   }
-  transpose(part);
+  vec_exchange(part);
   FALT_UNROLL
   for (int i = 0; i < VEC; i++) x[i].im = part[i];
 }
@@ -168,13 +132,13 @@ FALT_INLINE void store_group(const complex_vec *x, lane *re, lane *im, const fal
   vec part[VEC];
   FALT_UNROLL
   for (int i = 0; i < VEC; i++) part[i] = x[i].re;
-  transpose(part);
+  vec_exchange(part);
   FALT_UNROLL
   for (int i = 0; i < VEC; i++) {
     vec_store(re + place_of(call, g, i), part[i]);
     part[i] = x[i].im;
   }
-  transpose(part);
+  vec_exchange(part);
   FALT_UNROLL
   for (int i = 0; i < VEC; i++) vec_store(im + place_of(call, g, i), part[i]);
 }

@@ -44,9 +44,9 @@ static falt_layer_finish epilogue(const execution *e, int64_t slice) {
                              .offset = e->factors + plan->layer.p.output.size[FALT_G] + g,
                              .rows = 1,
                              .curve = plan->layer.curve,
-                             .slope = (float)plan->layer.p.act_a,
-                             .low = plan->layer.low,
-                             .high = plan->layer.high};
+                             .slope.f32 = (float)plan->layer.p.act_a,
+                             .low.f32 = (float)plan->layer.low,
+                             .high.f32 = (float)plan->layer.high};
 }
 
 /* A band: `count` output rows from (z, y) on, out_step apart. */
@@ -218,10 +218,11 @@ static void list_targets(const walk *w, const band *b, int64_t x, void **list) {
 
 /* Adds n sums of a row from the scratch to the residual in the output's place. */
 static void add_in_place(const walk *w, const float *sums, float *target, int64_t n) {
-  const float *residual = target;
+  const void *residual = target;
+  void *out = target;
   falt_layer_finish call = epilogue(w->in_place, w->task.slice);
   call.sums = sums;
-  call.out = &target;
+  call.out = &out;
   call.residual = &residual;
   call.n = n;
   w->plan->layer.kernels->finish_by_row(&call);
@@ -311,10 +312,10 @@ static void finish_plane(const execution *e, const walk *w, int64_t z) {
   falt_layer_finish call = epilogue(e, w->task.slice);
   call.n = step * width;
   for (int64_t y = w->task.begin[1]; y < w->task.end[1]; y += step) {
-    float *out = falt_rows_target(rows, w->output, w->task.slice, z, y, x);
-    const float *residual = e->operands->residual;
+    void *out = falt_rows_target(rows, w->output, w->task.slice, z, y, x);
+    const void *residual;
     if (plan->layer.p.has_residual) {
-      residual += falt_tensor_at(more, n, g, 0, z, y, x);
+      residual = (const float *)e->operands->residual + falt_tensor_at(more, n, g, 0, z, y, x);
       call.residual = &residual;
     }
     call.sums = out;

@@ -43,9 +43,9 @@ static void destroy(falt_plan *plan) {
 /* Filters whose elements repeat one another may be far larger than memory, and whole vectors larger still. */
 static bool can_be_packed(const falt_direct_nhwc_plan *plan) {
   const int64_t columns = plan->vectors * plan->layer.kernels->width, groups = plan->layer.p.output.size[FALT_G];
-  int64_t floats, bytes;
-  return falt_mul(columns * groups, plan->segments * plan->length, &floats) &&
-         falt_mul(floats, (int64_t)sizeof(float), &bytes);
+  int64_t elements, bytes;
+  return falt_mul(columns * groups, plan->segments * plan->length, &elements) &&
+         falt_mul(elements, (int64_t)plan->layer.kernels->lane_size, &bytes);
 }
 
 static const char *refusal(const falt_direct_nhwc_plan *plan) {
@@ -70,7 +70,8 @@ static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *dev
   const double results = falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / depth;
   const double work = plan->joined > 1 ? 1.5 : plan->skips ? plan->inside_share : 1;
   const double stretch = work * lanes * switches + gathers + results;
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&layer->p) * stretch + falt_direct_nhwc_pack_work(plan),
+  return falt_roofline(device, layer->p.accumulator,
+                       falt_problem_flops(&layer->p) * stretch + falt_direct_nhwc_pack_work(plan),
                        falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p));
 }
 
@@ -178,7 +179,7 @@ static void set_tasks(falt_direct_nhwc_plan *plan) {
   const int64_t panels = plan->layer.p.output.size[FALT_G] * plan->panels.count; /* of all groups */
   const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
   const int64_t positions = plan->layer.positions;
-  const bool stays = plan->group * sizeof(float) <= plan->base.device->caches.l2 / 2;
+  const bool stays = plan->group * plan->layer.kernels->lane_size <= plan->base.device->caches.l2 / 2;
   int64_t block = stays ? BLOCK : LARGE_BLOCK;
   while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * panels < wanted) block /= 2;
   const bool alone = packs_by_panel(plan, panels, threads);
@@ -194,27 +195,27 @@ static void lay_memory(falt_direct_nhwc_plan *plan) {
   const size_t width = (size_t)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   const size_t length = (size_t)plan->length, slots = plan->folds ? (size_t)plan->slots.count : 0;
   const size_t channels = (size_t)plan->layer.p.output.size[FALT_G] * (size_t)plan->layer.results; /* of all groups */
+  const size_t lane = plan->layer.kernels->lane_size;
   falt_direct_nhwc_scratch *at = &plan->at;
-  at->list = falt_place_part(&at->parts, block * segments * sizeof(float *));
+  at->list = falt_place_part(&at->parts, block * segments * sizeof(void *));
   at->out = falt_place_part(&at->parts, block * sizeof(int64_t));
   at->residual = falt_place_part(&at->parts, block * sizeof(int64_t));
-  at->constant = falt_place_part(&at->parts, (size_t)falt_direct_nhwc_constant_length(plan) * sizeof(float));
-  at->gathered = falt_place_part(&at->parts, plan->in_place ? 0 : block * segments * length * sizeof(float));
-  at->slots = falt_place_part(&at->parts, slots * (size_t)plan->slots.size * sizeof(float));
+  at->constant = falt_place_part(&at->parts, (size_t)falt_direct_nhwc_constant_length(plan) * lane);
+  at->gathered = falt_place_part(&at->parts, plan->in_place ? 0 : block * segments * length * lane);
+  at->slots = falt_place_part(&at->parts, slots * (size_t)plan->slots.size * lane);
   at->tags = falt_place_part(&at->parts, slots * sizeof(falt_slot_tag));
-  at->sums =
-      falt_place_part(&at->parts, (plan->parts > 1 ? block : FALT_LAYER_ROWS) * FALT_LAYER_WIDEST * sizeof(float));
-  at->panel = falt_place_part(&at->parts, plan->just_in_time ? (size_t)plan->part_most * width * sizeof(float) : 0);
+  at->sums = falt_place_part(&at->parts, (plan->parts > 1 ? block : FALT_LAYER_ROWS) * FALT_LAYER_WIDEST * lane);
+  at->panel = falt_place_part(&at->parts, plan->just_in_time ? (size_t)plan->part_most * width * lane : 0);
   at->taps = falt_place_part(&at->parts, plan->skips ? block * sizeof(falt_box) : 0);
   at->calls = falt_place_part(&at->parts, plan->skips ? (block + 1) * sizeof(falt_inside_call) : 0);
   at->which = falt_place_part(&at->parts, plan->skips ? segments * sizeof(int32_t) : 0);
   at->jumps = falt_place_part(&at->parts, plan->skips ? segments * sizeof(falt_layer_jump) : 0);
   falt_memory_layout *all = &plan->base.layout;
   falt_rows_place(all, plan->base.device, &at->parts);
-  plan->factors = falt_place_part(all, 2 * channels * sizeof(float));
+  plan->factors = falt_place_part(all, 2 * channels * lane);
   plan->filter = falt_place_part(all, plan->base.packed || plan->just_in_time
                                           ? 0
-                                          : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * sizeof(float));
+                                          : (size_t)plan->layer.p.output.size[FALT_G] * plan->group * lane);
   plan->base.workspace = all->total;
 }
 
@@ -222,7 +223,10 @@ static void lay_memory(falt_direct_nhwc_plan *plan) {
 static falt_status ready(falt_plan *base) {
   falt_direct_nhwc_plan *plan = (falt_direct_nhwc_plan *)base;
   if (!plan->values) return FALT_OK;
-  FALT_TRY(falt_layer_room(&plan->packed, (size_t)plan->layer.p.output.size[FALT_G] * plan->group));
+  const size_t elements = (size_t)plan->layer.p.output.size[FALT_G] * plan->group;
+  float *packed;
+  FALT_TRY(falt_layer_room(&packed, elements * (plan->layer.kernels->lane_size / sizeof *packed)));
+  plan->packed = packed;
   falt_direct_nhwc_pack(plan, plan->values, plan->packed);
   plan->values = NULL;
   return FALT_OK;
@@ -230,7 +234,7 @@ static falt_status ready(falt_plan *base) {
 
 static const char *choose(falt_plan *base, falt_ask *ask) {
   falt_direct_nhwc_plan *plan = (falt_direct_nhwc_plan *)base;
-  const char *why = falt_layer_init(&plan->layer, ask->problem, ask->device->isa);
+  const char *why = falt_layer_init_lane(&plan->layer, ask->problem, ask->device->isa);
   if (why) return why;
   set_segments(plan);
   set_groups(plan);

@@ -32,9 +32,9 @@ typedef struct falt_direct_nhwc_plan {
   bool just_in_time;                /* tasks pack the part of a panel that they multiply next */
   int64_t parts;                    /* of the depth of a panel, each multiplied by one call */
   int64_t part_rows, part_most;     /* of a part: wanted, and of the largest */
-  size_t group;                     /* floats of a group's packed filter */
-  const float *values;              /* the filter, from planning until it is packed */
-  float *packed;                    /* or NULL if the filter is given with each execution */
+  size_t group;                     /* elements of a group's packed filter */
+  const void *values;               /* the filter, from planning until it is packed */
+  void *packed;                     /* or NULL if the filter is given with each execution */
   size_t factors, filter;           /* offsets into the workspace */
   falt_direct_nhwc_scratch at;      /* in each worker's scratch */
 } falt_direct_nhwc_plan;
@@ -59,18 +59,18 @@ static inline int64_t falt_direct_nhwc_columns(const falt_direct_nhwc_plan *plan
 void falt_direct_nhwc_set_parts(falt_direct_nhwc_plan *plan);
 falt_direct_nhwc_part falt_direct_nhwc_part_of(const falt_direct_nhwc_plan *plan, int64_t index);
 /* Packs one part of a panel of a group. */
-void falt_direct_nhwc_pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
-                                const falt_direct_nhwc_part *part, float *to);
+void falt_direct_nhwc_pack_part(const falt_direct_nhwc_plan *plan, const void *filter, int64_t group, int64_t panel,
+                                const falt_direct_nhwc_part *part, void *to);
 /* The filter's memory of a part: `count` rows of `lines` cache lines, `step` elements apart. No rows if it is not that
  * simple. */
 typedef struct falt_direct_nhwc_source {
-  const float *from;
+  const void *from;
   int64_t count, lines, step;
 } falt_direct_nhwc_source;
-falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *plan, const float *filter,
-                                                   int64_t group, int64_t panel, const falt_direct_nhwc_part *part);
+falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *plan, const void *filter, int64_t group,
+                                                   int64_t panel, const falt_direct_nhwc_part *part);
 /* Packs a filter by panels, a row of columns for each tap and channel; runs on the device's threads. */
-void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filter, float *packed);
+void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const void *filter, void *packed);
 /* Operations that take as long as packing a filter that is given with each execution; 0 if it is known. */
 double falt_direct_nhwc_pack_work(const falt_direct_nhwc_plan *plan);
 

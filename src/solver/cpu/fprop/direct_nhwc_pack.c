@@ -73,7 +73,7 @@ static falt_direct_nhwc_part part_at(const cut *c, int64_t index) {
 void falt_direct_nhwc_set_parts(falt_direct_nhwc_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const int64_t width = falt_layer_most(&plan->panels) * layer->kernels->width;
-  const int64_t cached = (int64_t)(plan->base.device->caches.l2 / sizeof(float)) / width; /* rows */
+  const int64_t cached = (int64_t)(plan->base.device->caches.l2 / layer->kernels->lane_size) / width; /* rows */
   const int64_t depth = plan->segments * plan->length;
   const bool alone = plan->spans * plan->blocks.count == 1 && !plan->folds && plan->joined == 1;
   plan->just_in_time = !plan->base.packed && alone && (!taps_first(plan) || depth <= cached / 2);
@@ -94,15 +94,15 @@ falt_direct_nhwc_part falt_direct_nhwc_part_of(const falt_direct_nhwc_plan *plan
 
 typedef struct packing {
   const falt_direct_nhwc_plan *plan;
-  const float *filter;
-  float *packed;
+  const void *filter;
+  void *packed;
   cut parts;
 } packing;
 
 /* Packs columns of one of the problem's groups: rows of a tap are `width` apart, taps tap_pitch. */
 typedef struct columns {
-  const float *from; /* the first column at the part's first tap and channel */
-  float *to;
+  const void *from; /* the first column at the part's first tap and channel */
+  void *to;
   int64_t n, width, tap_pitch;
 } columns;
 
@@ -116,8 +116,8 @@ static void pack_columns(const falt_direct_nhwc_plan *plan, const falt_direct_nh
     copy.to_pitch = c->tap_pitch;
     copy.count = part->taps;
     for (int64_t i = 0; i < part->channels; i++) {
-      copy.from = c->from + i * w->stride[FALT_C];
-      copy.to = c->to + i * c->width;
+      copy.from = falt_layer_at(layer, c->from, i * w->stride[FALT_C]);
+      copy.to = falt_layer_at(layer, c->to, i * c->width);
       layer->kernels->copy(&copy);
     }
     return;
@@ -127,38 +127,37 @@ static void pack_columns(const falt_direct_nhwc_plan *plan, const falt_direct_nh
   copy.count = part->channels;
   const int64_t first = falt_layer_tap_at(&layer->p.filter, part->tap);
   for (int64_t i = 0; i < part->taps; i++) {
-    copy.from = c->from + falt_layer_tap_at(&layer->p.filter, part->tap + i) - first;
-    copy.to = c->to + i * c->tap_pitch;
+    copy.from = falt_layer_at(layer, c->from, falt_layer_tap_at(&layer->p.filter, part->tap + i) - first);
+    copy.to = falt_layer_at(layer, c->to, i * c->tap_pitch);
     layer->kernels->copy(&copy);
   }
 }
 
 /* Packs a part of a panel; rows of the first tap start at `to`. */
-static void pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
-                      const falt_direct_nhwc_part *part, float *to, int64_t tap_channels) {
+static void pack_part(const falt_direct_nhwc_plan *plan, const void *filter, int64_t group, int64_t panel,
+                      const falt_direct_nhwc_part *part, void *to, int64_t tap_channels) {
   const falt_layer *layer = &plan->layer;
   const int64_t k = falt_direct_nhwc_columns(plan, panel), width = falt_direct_nhwc_columns(plan, panel + 1) - k;
   const int64_t n = falt_min(width, layer->results - k), each = n / plan->joined;
   const int64_t first = falt_layer_tap_at(&layer->p.filter, part->tap);
   columns c = {.n = each, .width = width, .tap_pitch = tap_channels * width};
   for (int64_t i = 0; n < width && i < part->taps; i++)
-    memset(to + i * c.tap_pitch, 0, (size_t)(part->channels * width) * sizeof *to);
+    memset(falt_layer_at(layer, to, i * c.tap_pitch), 0, (size_t)(part->channels * width) * layer->kernels->lane_size);
   for (int64_t i = 0; i < plan->joined; i++) {
-    c.from = filter + first + falt_tensor_at(&layer->p.filter, k, group * plan->joined + i, part->channel, 0, 0, 0);
-    c.to = to + i * each;
+    const int64_t at = falt_tensor_at(&layer->p.filter, k, group * plan->joined + i, part->channel, 0, 0, 0);
+    c.from = falt_layer_at(layer, filter, first + at);
+    c.to = falt_layer_at(layer, to, i * each);
     pack_columns(plan, part, &c);
   }
 }
 
-void falt_direct_nhwc_pack_part(const falt_direct_nhwc_plan *plan, const float *filter, int64_t group, int64_t panel,
-                                const falt_direct_nhwc_part *part, float *to) {
+void falt_direct_nhwc_pack_part(const falt_direct_nhwc_plan *plan, const void *filter, int64_t group, int64_t panel,
+                                const falt_direct_nhwc_part *part, void *to) {
   pack_part(plan, filter, group, panel, part, to, part->channels);
 }
 
-enum { LINE = 16 }; /* elements of a cache line */
-
-falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *plan, const float *filter,
-                                                   int64_t group, int64_t panel, const falt_direct_nhwc_part *part) {
+falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *plan, const void *filter, int64_t group,
+                                                   int64_t panel, const falt_direct_nhwc_part *part) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *w = &layer->p.filter;
   const int64_t k = falt_direct_nhwc_columns(plan, panel), end = falt_direct_nhwc_columns(plan, panel + 1);
@@ -166,14 +165,15 @@ falt_direct_nhwc_source falt_direct_nhwc_source_of(const falt_direct_nhwc_plan *
   const int64_t last = falt_layer_tap_at(&layer->p.filter, part->tap + part->taps - 1);
   const bool together = part->taps == 1 || taps_first(plan) || plan->tap_step == layer->channels;
   const int64_t at = falt_tensor_at(w, k, group, part->channel, 0, 0, 0) + falt_min(first, last);
-  falt_direct_nhwc_source s = {.from = filter + at};
+  const int64_t line = 64 / (int64_t)layer->kernels->lane_size; /* elements of a cache line */
+  falt_direct_nhwc_source s = {.from = falt_layer_at(layer, filter, at)};
   if (w->stride[FALT_K] == 1 && part->taps == 1) {
     s.count = part->channels;
-    s.lines = falt_ceil_div(n, LINE);
+    s.lines = falt_ceil_div(n, line);
     s.step = w->stride[FALT_C];
   } else if (together && (falt_tensor_unit(w, FALT_C) || taps_first(plan))) {
     s.count = n;
-    s.lines = falt_ceil_div(part->taps * part->channels, LINE);
+    s.lines = falt_ceil_div(part->taps * part->channels, line);
     s.step = w->stride[FALT_K];
   }
   return s;
@@ -188,13 +188,14 @@ static void pack_task(void *context, int64_t index) {
   const int64_t width = falt_direct_nhwc_columns(plan, panel + 1) - k;
   const falt_direct_nhwc_part part = part_at(&pack->parts, index % parts);
   if (falt_cancelled()) return;
+  const int64_t row = part.tap * layer->channels + part.channel;
   pack_part(plan, pack->filter, group, panel, &part,
-            pack->packed + (size_t)group * plan->group + (size_t)(k * layer->taps * layer->channels) +
-                (size_t)((part.tap * layer->channels + part.channel) * width),
+            falt_layer_at(layer, pack->packed,
+                          group * (int64_t)plan->group + k * layer->taps * layer->channels + row * width),
             layer->channels);
 }
 
-void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const float *filter, float *packed) {
+void falt_direct_nhwc_pack(const falt_direct_nhwc_plan *plan, const void *filter, void *packed) {
   const int64_t width = falt_layer_most(&plan->panels) * plan->layer.kernels->width;
   packing p = {plan, filter, packed, cut_depth(plan, falt_max(1, TASK / width))};
   falt_parallel_for(plan->base.device->threads,

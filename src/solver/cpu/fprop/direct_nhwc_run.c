@@ -13,8 +13,8 @@
 typedef struct execution {
   const falt_direct_nhwc_plan *plan;
   const falt_operands *operands;
-  const float *packed;
-  const float *factors;
+  const void *packed;
+  const void *factors;
 } execution;
 
 /* A block of positions and its list: for each segment the addresses of all positions. */
@@ -29,46 +29,56 @@ typedef struct task {
   falt_box *taps;         /* of positions, in the order of the list */
   int32_t *which;         /* taps of a call */
   falt_layer_jump *jumps; /* to them */
-  const float *input;     /* of the group that the lists are made for */
-  const float **list;
+  const void *input;      /* of the group that the lists are made for */
+  const void **list;
   int64_t *out, *residual; /* elements of channel 0 of group 0, by position */
-  float *constant, *gathered, *sums;
-  float *panel; /* the part of one that is packed by this task */
+  void *constant, *gathered, *sums;
+  void *panel; /* the part of one that is packed by this task */
   falt_slot_memory slots;
 } task;
 
 /* One segment of positions p, p + 1, ... of an output row: the tap that it begins with, and the input row. */
 typedef struct segment_row {
-  const float *row; /* NULL: the constant */
+  const void *row; /* NULL: the constant */
   int64_t index, t, r, s, taps;
   const falt_slot_row *results;
   int64_t p, ow, first; /* position in the block, in the output row, and where it begins to read */
 } segment_row;
 
+static const void *pixel(const task *t, const segment_row *l, int64_t w) {
+  return falt_layer_at(t->layer, l->row, w * t->layer->p.input.stride[FALT_W]);
+}
+
 /* Gathers the elements that position i reads at `to`. */
-static const float *gather(const task *t, const segment_row *l, int64_t i, float *to) {
+static const void *gather(const task *t, const segment_row *l, int64_t i, void *to) {
   const falt_tensor *x = &t->layer->p.input;
   const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s);
-  const float *from = w < 0 ? t->constant : l->row + w * x->stride[FALT_W];
-  const int64_t step = w < 0 ? 1 : x->stride[FALT_C];
-  for (int64_t c = 0; c < t->layer->channels; c++) to[c] = from[c * step];
+  falt_layer_gather(w < 0 ? t->constant : pixel(t, l, w), w < 0 ? 1 : x->stride[FALT_C], t->layer->channels,
+                    (int64_t)t->layer->kernels->lane_size, to);
   return to;
 }
 
 /* Position i if the tap is beyond an end of the row or is not read in place. */
-static const float *find(const task *t, const segment_row *l, int64_t i) {
+static const void *find(const task *t, const segment_row *l, int64_t i) {
   const falt_direct_nhwc_plan *plan = t->plan;
   if (!l->row) return t->constant;
-  if (!plan->in_place) return gather(t, l, i, t->gathered + ((l->p + i) * plan->segments + l->index) * plan->length);
+  const int64_t room = ((l->p + i) * plan->segments + l->index) * plan->length;
+  if (!plan->in_place) return gather(t, l, i, falt_layer_at(t->layer, t->gathered, room));
   const int64_t w = falt_layer_source(t->layer, 2, l->ow + i, l->s);
-  return w < 0 ? t->constant : l->row + w * t->layer->p.input.stride[FALT_W];
+  return w < 0 ? t->constant : pixel(t, l, w);
+}
+
+/* Positions [begin, end), equally spaced; `from` is what position 0 would read. */
+static void set_addresses(const void **list, int64_t begin, int64_t end, const void *from, int64_t bytes) {
+  const char *first = from;
+  for (int64_t i = begin; i < end; i++) list[i] = first + i * bytes;
 }
 
 /* Positions [begin, end), where a row of taps hangs over an end. */
-static void list_slot(const task *t, const segment_row *l, const float **list, int64_t begin, int64_t end) {
+static void list_slot(const task *t, const segment_row *l, const void **list, int64_t begin, int64_t end) {
   const falt_slots *slots = &t->plan->slots;
-  const float *slot = falt_slots_get(slots, &t->slots, t->layer, t->run->operands->input, l->results, l->t, l->r);
-  for (int64_t i = begin; i < end; i++) list[i] = slot + i * slots->position_step;
+  const void *slot = falt_slots_get(slots, &t->slots, t->layer, t->run->operands->input, l->results, l->t, l->r);
+  set_addresses(list, begin, end, slot, slots->position_step * (int64_t)t->layer->kernels->lane_size);
 }
 
 /* Addresses of `count` positions: those inside are equally spaced. */
@@ -81,9 +91,9 @@ static void list_row(const task *t, segment_row *l, int64_t count) {
   int64_t end = room < 0 ? begin : falt_max(begin, falt_min(count, room / axis->stride + 1));
   const bool folds = t->plan->folds && l->row;
   if (!l->row || !t->plan->in_place || (folds && !t->plan->slots.ends)) begin = end = count;
-  const float **list = t->list + l->index * t->positions + l->p;
+  const void **list = t->list + l->index * t->positions + l->p;
   for (int64_t i = 0; i < begin && !folds; i++) list[i] = find(t, l, i);
-  for (int64_t i = begin; i < end; i++) list[i] = l->row + first * x->stride[FALT_W] + i * step;
+  if (begin < end) set_addresses(list, begin, end, pixel(t, l, first), step * (int64_t)t->layer->kernels->lane_size);
   for (int64_t i = end; i < count && !folds; i++) list[i] = find(t, l, i);
   if (folds && begin > 0) list_slot(t, l, list, 0, begin);
   if (folds && end < count) list_slot(t, l, list, end, count);
@@ -99,7 +109,7 @@ static void list_run(const task *t, const falt_layer_point *at, int64_t line, in
     for (int64_t r = 0; r < w->size[FALT_H]; r++) {
       const int64_t h = falt_layer_source(t->layer, 1, at->at[1], r);
       const int64_t index = at->n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
-      l.row = d < 0 || h < 0 ? NULL : t->input + index;
+      l.row = d < 0 || h < 0 ? NULL : falt_layer_at(t->layer, t->input, index);
       l.t = j;
       l.r = r;
       for (l.s = 0; l.s < w->size[FALT_W]; l.s += l.taps, l.index++) list_row(t, &l, count);
@@ -146,7 +156,7 @@ static void list_block(task *t, int64_t first) {
 }
 
 /* Sums of rows [begin, end) of the positions, columns [k, k + n), through the epilogue. */
-static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int64_t n, float *sums) {
+static void store_call(const task *t, int64_t begin, int64_t end, int64_t k, int64_t n, void *sums) {
   const falt_tensor *y = &t->layer->p.output, *z = &t->layer->p.residual;
   falt_layer_store(t->layer, t->run->operands,
                    &(falt_layer_block){.sums = sums,
@@ -180,18 +190,19 @@ static int64_t list_jumps(const task *t, const falt_box *taps, const falt_direct
 typedef struct kernel_call {
   int64_t index, begin, end, k, n, columns;
   const falt_direct_nhwc_part *part;
-  const float *panel;           /* where the part begins */
+  const void *panel;            /* where the part begins */
   int64_t skip;                 /* elements between its rows */
   falt_direct_nhwc_source next; /* of the part that is packed after this one */
 } kernel_call;
 
 /* Where the sums of a row of the call are: in the output, or in the scratch until the epilogue. */
-static void place_sums(const task *t, const kernel_call *c, bool straight, float **rows) {
+static void place_sums(const task *t, const kernel_call *c, bool straight, void **rows) {
   const falt_tensor *y = &t->layer->p.output;
-  float *output = (float *)t->run->operands->output + t->group * y->stride[FALT_G] + c->k * y->stride[FALT_C];
-  float *sums = t->sums + (t->plan->parts > 1 ? c->begin * FALT_LAYER_WIDEST : 0);
+  const int64_t output = t->group * y->stride[FALT_G] + c->k * y->stride[FALT_C];
+  const int64_t sums = t->plan->parts > 1 ? c->begin * FALT_LAYER_WIDEST : 0;
   for (int64_t m = 0; m < c->end - c->begin; m++)
-    rows[m] = straight ? output + t->out[c->begin + m] : sums + m * FALT_LAYER_WIDEST;
+    rows[m] = straight ? falt_layer_at(t->layer, t->run->operands->output, output + t->out[c->begin + m])
+                       : falt_layer_at(t->layer, t->sums, sums + m * FALT_LAYER_WIDEST);
 }
 
 static void run_call(const task *t, const kernel_call *c) {
@@ -200,7 +211,7 @@ static void run_call(const task *t, const kernel_call *c) {
   const falt_layer *layer = t->layer;
   const falt_direct_nhwc_part *part = c->part;
   const bool straight = layer->plain && falt_tensor_unit(&layer->p.output, FALT_C);
-  float *rows[FALT_LAYER_ROWS];
+  void *rows[FALT_LAYER_ROWS];
   place_sums(t, c, straight, rows);
   (plan->joined > 1 ? layer->kernels->groups : layer->kernels->product)(&(falt_layer_product){
       .a = t->list + part->tap * t->positions + c->begin,
@@ -213,9 +224,10 @@ static void run_call(const task *t, const kernel_call *c) {
       .depth = part->channels,
       .b_skip = c->skip,
       .n = c->n,
-      .ahead = next->count > 0 ? next->from + next->count * c->index / t->count * next->step : NULL,
+      .ahead =
+          next->count > 0 ? falt_layer_at(layer, next->from, next->count * c->index / t->count * next->step) : NULL,
       .ahead_run = next->lines,
-      .ahead_jump = next->step - next->lines * (int64_t)(64 / sizeof(float)),
+      .ahead_jump = next->step - next->lines * (int64_t)(64 / layer->kernels->lane_size),
       .results = (int)(layer->results / plan->joined),
       .rows = (int)(c->end - c->begin),
       .accumulate = part->index > 0});
@@ -234,14 +246,14 @@ enum { FEW_CALLS = 2 }; /* that read a panel from the filter in place as fast as
 
 /* The address of a part of a panel in the filter if kernels can read it in place, and the distance of its rows; else
  * NULL. */
-static const float *part_in_place(const task *t, int64_t panel, const falt_direct_nhwc_part *part, int64_t *skip) {
+static const void *part_in_place(const task *t, int64_t panel, const falt_direct_nhwc_part *part, int64_t *skip) {
   const falt_direct_nhwc_plan *plan = t->plan;
   const falt_tensor *w = &t->layer->p.filter;
   const int64_t k = falt_direct_nhwc_columns(plan, panel), end = falt_direct_nhwc_columns(plan, panel + 1);
   *skip = w->stride[FALT_C] - (end - k);
   if (w->stride[FALT_K] != 1 || part->taps != 1 || end > t->layer->results || *skip < 0) return NULL;
-  return (const float *)t->run->operands->filter + falt_layer_tap_at(w, part->tap) +
-         falt_tensor_at(w, k, t->group, part->channel, 0, 0, 0);
+  return falt_layer_at(t->layer, t->run->operands->filter,
+                       falt_layer_tap_at(w, part->tap) + falt_tensor_at(w, k, t->group, part->channel, 0, 0, 0));
 }
 
 /* All positions of the task by one panel, part by part: each part is packed into the cache before it is multiplied,
@@ -262,7 +274,8 @@ static void run_panel(const task *t, int64_t panel, bool last) {
       c.skip = 0;
       c.next = next_source(t, panel, i, last);
     } else {
-      c.panel = t->run->packed + (size_t)t->group * plan->group + (size_t)(c.k * plan->segments * plan->length);
+      c.panel = falt_layer_at(t->layer, t->run->packed,
+                              t->group * (int64_t)plan->group + c.k * plan->segments * plan->length);
     }
     for (c.index = 0; c.index < t->count && !falt_cancelled(); c.index++) {
       c.begin = plan->skips ? t->calls[c.index].begin : falt_layer_piece(&t->pieces, c.index);
@@ -275,21 +288,20 @@ static void run_panel(const task *t, int64_t panel, bool last) {
 static void open_task(task *t, char *memory) {
   const falt_direct_nhwc_scratch *at = &t->plan->at;
   const falt_layer *layer = t->layer;
-  t->list = (const float **)(void *)(memory + at->list);
+  t->list = (const void **)(void *)(memory + at->list);
   t->out = (int64_t *)(void *)(memory + at->out);
   t->residual = (int64_t *)(void *)(memory + at->residual);
-  t->constant = (float *)(void *)(memory + at->constant);
-  t->gathered = (float *)(void *)(memory + at->gathered);
-  t->sums = (float *)(void *)(memory + at->sums);
-  t->panel = (float *)(void *)(memory + at->panel);
+  t->constant = memory + at->constant;
+  t->gathered = memory + at->gathered;
+  t->sums = memory + at->sums;
+  t->panel = memory + at->panel;
   t->taps = (falt_box *)(void *)(memory + at->taps);
   t->calls = (falt_inside_call *)(void *)(memory + at->calls);
   t->which = (int32_t *)(void *)(memory + at->which);
   t->jumps = (falt_layer_jump *)(void *)(memory + at->jumps);
-  t->slots = (falt_slot_memory){(float *)(void *)(memory + at->slots), (falt_slot_tag *)(void *)(memory + at->tags)};
+  t->slots = (falt_slot_memory){memory + at->slots, (falt_slot_tag *)(void *)(memory + at->tags)};
   if (t->plan->folds) falt_slots_open(&t->plan->slots, &t->slots);
-  for (int64_t i = 0; i < falt_direct_nhwc_constant_length(t->plan); i++)
-    t->constant[i] = (float)layer->p.boundary_value;
+  falt_layer_fill(layer->kernels, t->constant, falt_direct_nhwc_constant_length(t->plan), layer->p.boundary_value);
 }
 
 /* Makes the lists for a group, unless the present ones serve it too. */
@@ -297,7 +309,7 @@ static void enter_group(task *t, int64_t group, int64_t first, bool listed) {
   t->group = group;
   if (listed && t->plan->shares) return;
   const int64_t g = t->plan->shares ? 0 : group;
-  t->input = (const float *)t->run->operands->input + falt_tensor_at(&t->layer->p.input, 0, g, 0, 0, 0, 0);
+  t->input = falt_layer_at(t->layer, t->run->operands->input, falt_tensor_at(&t->layer->p.input, 0, g, 0, 0, 0, 0));
   list_block(t, first);
 }
 
@@ -323,7 +335,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
 void falt_direct_nhwc_execute(const falt_plan *base, const falt_operands *operands) {
   const falt_direct_nhwc_plan *plan = (const falt_direct_nhwc_plan *)base;
   char *workspace = operands->workspace;
-  float *factors = (float *)(void *)(workspace + plan->factors), *filter = (float *)(void *)(workspace + plan->filter);
+  void *factors = workspace + plan->factors, *filter = workspace + plan->filter;
   execution run = {plan, operands, plan->packed ? plan->packed : filter, factors};
   if (!plan->packed && !plan->just_in_time) falt_direct_nhwc_pack(plan, operands->filter, filter);
   falt_layer_factors(&plan->layer, operands, factors);

@@ -158,11 +158,12 @@ static void pack_rows(task *t, int64_t row, int64_t rows) {
   falt_igemm_nchw_pack_part(t->plan, t->run->operands->filter, &part, t->packed, t->channels * t->layer->taps);
 }
 
-static void multiply(task *t, int64_t row, int rows, float *const *out) {
+static void multiply(task *t, int64_t row, int rows, void *const *out) {
   const execution *run = t->run;
   const bool packs = t->plan->just_in_time;
   const int64_t depth = t->channels * t->layer->taps, pitch = packs ? depth : run->filter_row;
-  const float *a[FALT_LAYER_ROWS], *first;
+  const void *a[FALT_LAYER_ROWS];
+  const float *first;
   if (packs) pack_rows(t, row, rows);
   first = packs ? t->packed + (row - t->packed_row) * pitch
                 : run->filter + t->group * run->filter_group + (t->row + row) * pitch + t->channel * t->layer->taps;
@@ -201,7 +202,8 @@ static bool writes_results(const task *t) {
 static void run_rows(task *t, int64_t row, int rows, bool straight) {
   const bool first = t->channel == 0, last = t->channel + t->channels == t->layer->channels;
   const falt_layer_point at = falt_layer_point_at(t->layer, t->first);
-  float *sums = t->sums + (first && last ? 0 : row * t->pitch), *out[FALT_LAYER_ROWS];
+  float *sums = t->sums + (first && last ? 0 : row * t->pitch);
+  void *out[FALT_LAYER_ROWS];
   for (int m = 0; m < rows; m++)
     out[m] = straight
                  ? (float *)t->run->operands->output + falt_tensor_at(&t->layer->p.output, at.n, t->group,

@@ -1,6 +1,6 @@
-/* Kernels for dense layers: row loaders, products of rows and a packed panel (batch-reduce GEMM over address lists),
- * and stores. M. Dukhan, "The Indirect Convolution Algorithm", 2019; E. Georganas et al., "High-Performance Deep
- * Learning via a Single Building Block", 2020. */
+/* Kernels for dense layers, of f32 or of f64: row loaders, products of rows and a packed panel (batch-reduce GEMM over
+ * address lists), and stores. M. Dukhan, "The Indirect Convolution Algorithm", 2019; E. Georganas et al.,
+ * "High-Performance Deep Learning via a Single Building Block", 2020. */
 #ifndef FALT_SOLVER_CPU_FPROP_LAYER_KERNELS_H
 #define FALT_SOLVER_CPU_FPROP_LAYER_KERNELS_H
 
@@ -13,7 +13,7 @@
  * place, and an element outside is another address. The accumulators stay in registers over all segments. */
 
 enum { FALT_LAYER_VECTORS = 4, FALT_LAYER_ROWS = 12, FALT_LAYER_WIDEST = 64 /* columns of a panel */ };
-enum { FALT_LAYER_CHAIN = 512 };
+enum { FALT_LAYER_CHAIN = 512 }; /* of f32; a sum of f64 is one chain */
 /* Segments of a depth in one chain. */
 static inline int64_t falt_layer_chain(int64_t depth, int64_t chain) {
   return depth > 0 && depth < chain ? chain / depth : 1;
@@ -31,18 +31,18 @@ typedef struct falt_layer_jump {
  * rows are at most what the table says for so many. Jumps move a and b on before a segment, for it and those that
  * follow. Segments whose panels lie within `chain` rows, or `chain` rows of one segment, are one chain of multiply-adds
  * in the order s, j, and chains are added up in order: in one chain a long sum of f32 would lose as many bits as its
- * length has. So the bits of a sum do not depend on how rows and columns were cut into calls, nor the depth at the
- * beginning of a chain. */
+ * length has. A sum of f64 is one chain, which a call that accumulates continues. So the bits of a sum do not depend on
+ * how rows and columns were cut into calls, nor the depth at the beginning of a chain. */
 typedef struct falt_layer_product {
-  const float *const *a;
-  const float *b; /* all of the pitch is readable; faster where it is aligned to a vector */
-  float *const *out;
+  const void *const *a;
+  const void *b; /* all of the pitch is readable; faster where it is aligned to a vector */
+  void *const *out;
   int64_t a_pitch, offset, segments, depth, n;
   int64_t skip, b_skip;         /* elements skipped between those of a row, never negative, and of the panel */
   const falt_layer_jump *jumps; /* one for each segment; NULL: none */
   /* Memory that is used next and is prefetched if panels are the widest: a line of 64 bytes at each step of the depth,
    * in runs of ahead_run lines with ahead_jump elements between them. NULL: none. */
-  const float *ahead;
+  const void *ahead;
   int64_t ahead_run, ahead_jump;
   int rows;
   int results;   /* of `groups`: columns that one group has, n a multiple of it */
@@ -53,33 +53,40 @@ typedef struct falt_layer_product {
 /* to[j*to_pitch + i] = from[j*from_pitch + i*step] for j < count, i < n; steps and pitches of either sign. Fast where
  * elements of one of the two are adjacent: a copy of rows, or a transpose. */
 typedef struct falt_layer_copy {
-  const float *from;
-  float *to;
+  const void *from;
+  void *to;
   int64_t step, from_pitch, to_pitch, n, count;
 } falt_layer_copy;
 
 /* to[j*step + i] += from[j*pitch + i] for j < count, i < n. Runs overlap where step < n. */
 typedef struct falt_layer_overlap {
-  const float *from;
-  float *to;
+  const void *from;
+  void *to;
   int64_t pitch, step, n, count;
 } falt_layer_overlap;
+
+/* A number of the kernels' lane. */
+typedef union falt_layer_number {
+  float f32;
+  double f64;
+} falt_layer_number;
 
 /* out[m][i] = clip(bend(scale*sums[m*pitch + i] + offset + residual[m][i])) for m < rows, i < n, with the scale and the
  * offset of the row (scale[m]) or of the column (scale[i]). out may be the sums. */
 typedef struct falt_layer_finish {
-  const float *sums;
-  float *const *out;
-  const float *const *residual; /* NULL: none */
-  const float *scale, *offset;
+  const void *sums;
+  void *const *out;
+  const void *const *residual; /* NULL: none */
+  const void *scale, *offset;
   int64_t pitch, n;
   int rows;
-  falt_activation curve; /* one that is no clip, or the identity */
-  float slope;           /* of the leaky one */
-  float low, high;       /* infinities: no clip. NaN passes */
+  falt_activation curve;       /* one that is no clip, or the identity */
+  falt_layer_number slope;     /* of the leaky one */
+  falt_layer_number low, high; /* infinities: no clip. NaN passes */
 } falt_layer_finish;
 
 typedef struct falt_layer_kernels {
+  size_t lane_size;                 /* bytes of an element */
   int width;                        /* elements of a vector */
   int vectors;                      /* the most of a panel */
   int rows[FALT_LAYER_VECTORS + 1]; /* the most of a call, by the panel's vectors */
@@ -95,7 +102,13 @@ typedef struct falt_layer_kernels {
   void (*finish_by_column)(const falt_layer_finish *call);
 } falt_layer_kernels;
 
-/* The table for an instruction set, or for the highest one below it that was built. Never NULL. */
+static inline falt_layer_number falt_layer_number_of(const falt_layer_kernels *kernels, double value) {
+  const bool wide = kernels->lane_size == sizeof(double);
+  return wide ? (falt_layer_number){.f64 = value} : (falt_layer_number){.f32 = (float)value};
+}
+
+/* The tables for an instruction set, or for the highest one below it that was built, of f32 and of f64. Never NULL. */
 const falt_layer_kernels *falt_layer_kernels_for(falt_isa isa);
+const falt_layer_kernels *falt_layer_kernels_f64_for(falt_isa isa);
 
 #endif

@@ -1,4 +1,4 @@
-/* Transposes rows of numbers in blocks of at most VEC x VEC, in registers. Part of layer_tmpl.c. */
+/* Transposes rows of numbers in blocks of at most VEC x VEC, in registers. Part of layer_lane.h. */
 #ifndef FALT_SOLVER_CPU_FPROP_LAYER_TRANSPOSE_H
 #define FALT_SOLVER_CPU_FPROP_LAYER_TRANSPOSE_H
 
@@ -58,8 +58,8 @@ FALT_INLINE void transpose_rows(const lane *from, int64_t step, lane *to, int64_
 /* A copy whose from_pitch is 1 or -1. */
 static void copy_transposed(const falt_layer_copy *call) {
   const bool back = call->from_pitch < 0;
-  const lane *from = back ? call->from - (call->count - 1) : call->from;
-  lane *to = back ? call->to + (call->count - 1) * call->to_pitch : call->to;
+  const lane *from = back ? (const lane *)call->from - (call->count - 1) : call->from;
+  lane *to = back ? (lane *)call->to + (call->count - 1) * call->to_pitch : call->to;
   const int64_t pitch = back ? -call->to_pitch : call->to_pitch;
   for (int64_t j = 0; j < call->count; j += TRANSPOSED_COLUMNS)
     for (int64_t i = 0; i < call->n; i += VEC) {

@@ -53,8 +53,8 @@ static falt_tiles_finish finish_of(const falt_tiles_task *t, int64_t tile, int64
                              .n = transposed ? count + second : (int)falt_tiles_columns(t->plan, panel),
                              .curve = layer->curve,
                              .slope = (float)p->act_a,
-                             .low = layer->low,
-                             .high = layer->high};
+                             .low = (float)layer->low,
+                             .high = (float)layer->high};
 }
 
 /* In f64, for values that do not fit into the kernels' f32. */

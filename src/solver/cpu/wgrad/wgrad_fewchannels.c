@@ -168,9 +168,9 @@ static void multiply(const task *t, const unit *u, const float *const *a, int64_
       falt_layer_cut(rows, falt_ceil_div(rows, t->layer->kernels->rows[width / t->layer->kernels->width]));
   for (int64_t i = 0; i < calls.count; i++) {
     const int64_t begin = falt_layer_piece(&calls, i), end = falt_layer_piece(&calls, i + 1);
-    float *out[FALT_LAYER_ROWS];
+    void *out[FALT_LAYER_ROWS];
     for (int64_t m = begin; m < end; m++) out[m - begin] = sums + m * plan->columns;
-    t->layer->kernels->product(&(falt_layer_product){.a = a + begin,
+    t->layer->kernels->product(&(falt_layer_product){.a = (const void *const *)(a + begin),
                                                      .b = plan->in_place ? there : t->panel,
                                                      .out = out,
                                                      .a_pitch = a_pitch,
@@ -261,7 +261,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   char *memory = scratch;
   const int64_t slice = index % plan->slices.count, group = index / plan->slices.count;
   task t = {.run = run, .plan = plan, .layer = &plan->layer};
-  t.slots.slots = (float *)(void *)(memory + plan->at.slots);
+  t.slots.slots = memory + plan->at.slots;
   t.slots.tags = (falt_slot_tag *)(void *)(memory + plan->at.tags);
   t.residues = (float *)(void *)(memory + plan->at.residues);
   t.list = (const float **)(void *)(memory + plan->at.list);

@@ -239,7 +239,7 @@ static void bring(task *t) {
 /* ---- sums */
 
 /* Where rows [row, row + rows) of dy begin, line by line. */
-static void list_rows(const task *t, const reach *in, int64_t row, int64_t rows, const float **list) {
+static void list_rows(const task *t, const reach *in, int64_t row, int64_t rows, const void **list) {
   for (int64_t i = 0; i < in->lines; i++)
     for (int64_t m = 0; m < rows; m++)
       list[i * rows + m] = t->y + ((in->line + i) * t->width + in->begin) * t->plan->y_step + row + m;
@@ -254,9 +254,9 @@ static void add_rows(const task *t, int64_t row, int64_t rows) {
   const rows_plan *plan = t->plan;
   const falt_layer_kernels *kernels = t->layer->kernels;
   const int64_t down = t->layer->p.filter.stride[FALT_K];
-  const float *a[MOST_LINES * FALT_LAYER_ROWS];
+  const void *a[MOST_LINES * FALT_LAYER_ROWS];
   falt_layer_jump jumps[MOST_LINES] = {{0, 0}};
-  float *out[FALT_LAYER_ROWS];
+  void *out[FALT_LAYER_ROWS];
   for (int64_t i = 0; i < t->count; i++) {
     const panel *c = &t->panels[i];
     if (c->in.lines == 0 && t->first > 0) continue;

@@ -233,9 +233,10 @@ static void copy_piece(const task *t, const piece *p, int64_t first, int64_t row
                           .count = rows};
   for (int64_t i = 0; i < p->count; i += copy.n) {
     const float *from = element(t, p->row, p->u + i * stride);
-    copy.to = t->rows + p->at + i;
-    for (int64_t j = 0; !from && j < rows; j++) copy.to[j * chunk] = *t->constant;
+    float *to = t->rows + p->at + i;
+    for (int64_t j = 0; !from && j < rows; j++) to[j * chunk] = *t->constant;
     if (!from) continue;
+    copy.to = to;
     copy.from = from + first * x->stride[FALT_C];
     layer->kernels->copy(&copy);
   }
@@ -270,8 +271,8 @@ static void add_apart(task *t, const float *from, int64_t pitch, int64_t step, i
   const falt_layer_pieces calls = falt_layer_cut(rows, falt_ceil_div(rows, most));
   for (int64_t i = 0; i < calls.count; i++) {
     const int64_t row = falt_layer_piece(&calls, i), end = falt_layer_piece(&calls, i + 1);
-    const float *a[FALT_LAYER_ROWS];
-    float *out[FALT_LAYER_ROWS];
+    const void *a[FALT_LAYER_ROWS];
+    void *out[FALT_LAYER_ROWS];
     for (int64_t m = row; m < end; m++) {
       a[m - row] = from + m * pitch;
       out[m - row] = sums + m * t->own.pitch;

@@ -4,7 +4,7 @@
 #include "solver/cpu/common/layer_blocks.h"
 #include "solver/cpu/wgrad/wgrad_kernels.h"
 
-/* As in layer_tmpl.c a block of rows x vectors of accumulators stays in registers over the depth, and one step loads
+/* As in layer_lane.h a block of rows x vectors of accumulators stays in registers over the depth, and one step loads
  * the panel's vectors once for all rows. Here the rows of a step are adjacent, so one address for each step serves the
  * whole block. */
 

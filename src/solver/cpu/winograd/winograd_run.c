@@ -21,7 +21,7 @@ typedef struct task {
   int64_t first, count, group; /* tiles */
   const float **pixels;
   float *gathered, *constant, *inputs;
-  const float **list; /* of transforms, by chain and tile */
+  const void **list; /* of transforms, by chain and tile */
   float *sums, *outputs;
 } task;
 
@@ -86,7 +86,7 @@ static void gather_pixels(const task *t, const tile_run *r, int64_t c, int64_t n
       const int64_t w = row ? falt_layer_source(t->layer, 2, r->at.w, j) : -1;
       copy.count = j == begin && end > begin && row ? end - begin : 1;
       copy.to = to + j * FALT_WINOGRAD_CHUNK;
-      for (int64_t m = 0; m < copy.count; m++) list[j + m] = w < 0 ? t->constant : copy.to + m * FALT_WINOGRAD_CHUNK;
+      for (int64_t m = 0; m < copy.count; m++) list[j + m] = w < 0 ? t->constant : to + (j + m) * FALT_WINOGRAD_CHUNK;
       if (w < 0) continue;
       copy.from = row + w * x->stride[FALT_W] + c * x->stride[FALT_C];
       t->layer->kernels->copy(&copy);
@@ -147,9 +147,11 @@ static void multiply_element(const task *t, int64_t element, const float *filter
   const falt_layer_pieces pieces = falt_layer_cut(t->count, falt_ceil_div(t->count, plan->rows));
   const int64_t whole = plan->depth * width, fetched = plan->depth * (int64_t)(64 / sizeof(float));
   const int64_t chain = plan->chain ? plan->chain : plan->depth;
-  float *rows[FALT_LAYER_ROWS], *sums = t->sums + element * plan->sums_pitch;
+  const float *b = filter + element * whole;
+  float *sums = t->sums + element * plan->sums_pitch;
+  void *rows[FALT_LAYER_ROWS];
   falt_layer_product call = {.a_pitch = t->count,
-                             .b = filter + element * whole,
+                             .b = b,
                              .out = rows,
                              .offset = element * plan->pitch,
                              .segments = plan->depth / chain,
@@ -162,7 +164,7 @@ static void multiply_element(const task *t, int64_t element, const float *filter
     call.rows = (int)(falt_layer_piece(&pieces, i + 1) - begin);
     for (int m = 0; m < call.rows; m++) rows[m] = sums + (begin + m) * plan->width;
     const bool fetches = element + 1 < plan->elements && (i + 1) * fetched <= whole;
-    call.ahead = fetches ? call.b + whole + i * fetched : NULL;
+    call.ahead = fetches ? b + whole + i * fetched : NULL;
     call.ahead_run = plan->depth;
     t->layer->kernels->product(&call);
   }
@@ -258,7 +260,7 @@ static void open_task(task *t, char *memory) {
   t->gathered = (float *)(void *)(memory + at->gathered);
   t->constant = (float *)(void *)(memory + at->constant);
   t->inputs = (float *)(void *)(memory + at->inputs);
-  t->list = (const float **)(void *)(memory + at->list);
+  t->list = (const void **)(void *)(memory + at->list);
   t->sums = (float *)(void *)(memory + at->sums);
   t->outputs = (float *)(void *)(memory + at->outputs);
   for (int64_t c = 0; c < t->layer->channels; c++) t->constant[c] = (float)t->layer->p.boundary_value;

@@ -71,10 +71,11 @@ static void transform(model *m) {
 static void multiply(model *m) {
   const falt_layer_kernels *kernels = falt_layer_kernels_for(falt_isa_best());
   const int most = (int)falt_winograd_forms[m->form].chain, chain = most && most < m->channels ? most : m->channels;
-  const float *list[CHANNELS];
+  const void *list[CHANNELS];
   for (int e = 0; e < m->elements; e++) {
     for (int k = 0; k < COLUMNS; k += kernels->width) {
-      float packed[CHANNELS * COLUMNS], *out[1] = {m->sums[e] + k};
+      float packed[CHANNELS * COLUMNS];
+      void *out[1] = {m->sums[e] + k};
       for (int s = 0; s * chain < m->channels; s++) list[s] = m->input[e] + s * chain;
       for (int c = 0; c < m->channels; c++)
         memcpy(packed + c * kernels->width, m->weights[e][c] + k, (size_t)kernels->width * sizeof(float));

@@ -1,5 +1,5 @@
-/* Layer kernels of one instruction set. layer_kernels.h describes them. Compiled once per level. */
-#define FALT_LANE_BITS 32
+/* Layer kernels of one lane and one instruction set. layer_kernels.h describes them. Define FALT_LANE_BITS and
+ * FALT_LAYER_LANE, the table's name without its level, before. */
 #include "core/memory.h"
 #include "cpu/activate.h"
 #include "cpu/vector.h"
@@ -12,6 +12,11 @@
  * multiply-adds. The number of rows is chosen so that accumulators, the panel's vectors and one broadcast fill the
  * register file, and the addresses of the rows the general registers. */
 
+#if FALT_LANE_BITS == 32
+#define NUMBER f32
+#else
+#define NUMBER f64
+#endif
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
@@ -32,7 +37,8 @@ FALT_INLINE void store_columns(lane *to, int q, int vectors, int last, vec sum) 
     vec_store_part(to + q * VEC, sum, last);
 }
 
-enum { LINE = 16 }; /* elements of a cache line */
+enum { LINE = 64 / sizeof(lane) }; /* elements of a cache line */
+enum { CUTS = FALT_LANE_BITS == 32 /* sums into chains */ };
 
 typedef struct ahead {
   const lane *at;
@@ -64,12 +70,13 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
     for (int q = 0; q < vectors; q++) {
-      sum[m][q] = (vec){0};
-      __builtin_prefetch(call->out[m] + q * VEC, 1); /* outputs are in flight while sums are formed */
+      sum[m][q] = !CUTS && call->accumulate ? load_columns(call->out[m], q, vectors, last) : (vec){0};
+      __builtin_prefetch((lane *)call->out[m] + q * VEC, 1); /* outputs are in flight while sums are formed */
     }
   }
   const int64_t step = 1 + call->skip, end = call->depth * step, pitch = vectors * VEC + call->b_skip;
-  const lane *const *a = call->a, *b = call->b;
+  const void *const *a = call->a;
+  const lane *b = call->b;
   const falt_layer_jump *jump = call->jumps;
   const bool widest = vectors == VECTORS; /* others have no registers left */
   ahead next = begin_ahead(call);
@@ -81,7 +88,7 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
     }
     const lane *row[FALT_LAYER_ROWS];
     FALT_UNROLL
-    for (int m = 0; m < rows; m++) row[m] = a[m] + call->offset;
+    for (int m = 0; m < rows; m++) row[m] = (const lane *)a[m] + call->offset;
     for (int64_t j = 0; j < end; j += step, b += pitch) {
       vec column[FALT_LAYER_VECTORS];
       FALT_UNROLL
@@ -100,7 +107,7 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
   for (int m = 0; m < rows; m++) {
     FALT_UNROLL
     for (int q = 0; q < vectors; q++) {
-      if (call->accumulate) sum[m][q] += load_columns(call->out[m], q, vectors, last);
+      if (CUTS && call->accumulate) sum[m][q] += load_columns(call->out[m], q, vectors, last);
       store_columns(call->out[m], q, vectors, last, sum[m][q]);
     }
   }
@@ -143,13 +150,13 @@ static void product(const falt_layer_product *call) {
   const int64_t pitch = (call->n + VEC - 1) / VEC * VEC + call->b_skip;
   falt_layer_product piece = *call;
   const bool near = !call->jumps || call->segments < 2 || call->depth < 1; /* no jump leads into another chain */
-  if (near && call->segments * call->depth <= chain) {
+  if (!CUTS || (near && call->segments * call->depth <= chain)) {
     run(call);
     return;
   }
   for (int64_t s = 0, steps = 0; s < call->segments; s += piece.segments) {
     const lane *b = piece.b;
-    piece.segments = chained(call, s, b - call->b, pitch, chain);
+    piece.segments = chained(call, s, b - (const lane *)call->b, pitch, chain);
     piece.jumps = call->jumps ? call->jumps + s : NULL;
     for (int64_t j = 0; j < call->depth; j += piece.depth) {
       piece.depth = call->depth >= chain ? falt_min(chain, call->depth - j) : call->depth;
@@ -158,13 +165,14 @@ static void product(const falt_layer_product *call) {
       run(&piece);
       piece.accumulate = true;
       steps += piece.segments * piece.depth;
-      if (call->ahead) piece.ahead = call->ahead + steps * LINE + steps / call->ahead_run * call->ahead_jump;
+      if (call->ahead)
+        piece.ahead = (const lane *)call->ahead + steps * LINE + steps / call->ahead_run * call->ahead_jump;
     }
     piece.a += piece.segments * call->a_pitch;
     piece.b = b + piece.segments * call->depth * pitch;
     for (int64_t i = 0; call->jumps && i < piece.segments; i++) {
       piece.a += call->jumps[s + i].a;
-      piece.b += call->jumps[s + i].b;
+      piece.b = (const lane *)piece.b + call->jumps[s + i].b;
     }
   }
 }
@@ -178,17 +186,18 @@ FALT_INLINE void groups_block(const falt_layer_product *call, const int rows) {
   vec sum[FALT_LAYER_ROWS] = {0}, total[FALT_LAYER_ROWS] = {0};
   vec_bits first;
   for (int i = 0; i < VEC; i++) first[i] = i < n ? i / call->results * (int)call->depth : 0;
-  const lane *const *a = call->a, *b = call->b;
+  const void *const *a = call->a;
+  const lane *b = call->b;
   for (int64_t s = 0, left = FALT_LAYER_CHAIN; s < call->segments; s++, a += call->a_pitch, left -= call->depth) {
     vec row[FALT_LAYER_ROWS];
     vec_bits index = first;
-    if (left <= 0) {
+    if (CUTS && left <= 0) {
       FALT_UNROLL
       for (int m = 0; m < rows; m++) total[m] += sum[m], sum[m] = (vec){0};
       left = FALT_LAYER_CHAIN;
     }
     FALT_UNROLL
-    for (int m = 0; m < rows; m++) row[m] = vec_load_part(a[m] + call->offset, span);
+    for (int m = 0; m < rows; m++) row[m] = vec_load_part((const lane *)a[m] + call->offset, span);
     for (int64_t j = 0; j < call->depth; j++, b += VEC, index += 1) {
       const vec column = vec_keep(vec_load(b));
       FALT_UNROLL
@@ -273,8 +282,8 @@ FALT_INLINE int64_t copy_dense(const falt_layer_copy *call) {
 static void copy_rows(const falt_layer_copy *call) {
   falt_layer_copy rest = *call;
   const int64_t done = call->n < VEC && call->to_pitch == call->n ? copy_dense(call) : 0;
-  rest.from += done * call->from_pitch;
-  rest.to += done * call->to_pitch;
+  rest.from = (const lane *)rest.from + done * call->from_pitch;
+  rest.to = (lane *)rest.to + done * call->to_pitch;
   rest.count -= done;
   copy_near(&rest);
 }
@@ -282,8 +291,8 @@ static void copy_rows(const falt_layer_copy *call) {
 /* A step that the compiler knows becomes shuffles. */
 FALT_INLINE void copy_apart(const falt_layer_copy *call, int64_t step) {
   for (int64_t j = 0; j < call->count; j++) {
-    const lane *restrict from = call->from + j * call->from_pitch;
-    lane *restrict to = call->to + j * call->to_pitch;
+    const lane *restrict from = (const lane *)call->from + j * call->from_pitch;
+    lane *restrict to = (lane *)call->to + j * call->to_pitch;
     for (int64_t i = 0; i < call->n; i++) to[i] = from[i * step];
   }
 }
@@ -312,8 +321,8 @@ static void overlap(const falt_layer_overlap *call) {
   const int64_t whole = call->n - last;
   for (int64_t first = 0; first < apart; first++)
     for (int64_t j = first; j < call->count; j += apart) {
-      const lane *from = call->from + j * call->pitch;
-      lane *to = call->to + j * call->step;
+      const lane *from = (const lane *)call->from + j * call->pitch;
+      lane *to = (lane *)call->to + j * call->step;
       for (int64_t i = 0; i < whole; i += VEC) vec_store(to + i, vec_load(to + i) + vec_load(from + i));
       vec_store_part(to + whole, vec_load_part(to + whole, last) + vec_load_part(from + whole, last), last);
     }
@@ -323,21 +332,21 @@ static void overlap(const falt_layer_overlap *call) {
 
 /* Column i of all rows, so data of columns is loaded once. */
 FALT_INLINE void finish_columns(const falt_layer_finish *call, int64_t i, int n, bool by_row) {
-  const vec low = vec_all(call->low), high = vec_all(call->high);
+  const vec low = vec_all(call->low.NUMBER), high = vec_all(call->high.NUMBER);
   vec scale = {0}, offset = {0};
   if (!by_row) {
-    scale = vec_load_part(call->scale + i, n);
-    offset = vec_load_part(call->offset + i, n);
+    scale = vec_load_part((const lane *)call->scale + i, n);
+    offset = vec_load_part((const lane *)call->offset + i, n);
   }
   for (int m = 0; m < call->rows; m++) {
     if (by_row) {
-      scale = vec_all(call->scale[m]);
-      offset = vec_all(call->offset[m]);
+      scale = vec_all(((const lane *)call->scale)[m]);
+      offset = vec_all(((const lane *)call->offset)[m]);
     }
-    vec y = vec_madd(offset, scale, vec_load_part(call->sums + m * call->pitch + i, n));
-    if (call->residual) y += vec_load_part(call->residual[m] + i, n);
-    if (call->curve != FALT_IDENTITY) y = vec_bend(y, call->curve, call->slope);
-    vec_store_part(call->out[m] + i, vec_clip(y, low, high), n);
+    vec y = vec_madd(offset, scale, vec_load_part((const lane *)call->sums + m * call->pitch + i, n));
+    if (call->residual) y += vec_load_part((const lane *)call->residual[m] + i, n);
+    if (call->curve != FALT_IDENTITY) y = vec_bend(y, call->curve, call->slope.NUMBER);
+    vec_store_part((lane *)call->out[m] + i, vec_clip(y, low, high), n);
   }
 }
 
@@ -355,8 +364,9 @@ static void finish_by_column(const falt_layer_finish *call) {
   finish(call, false);
 }
 
-extern const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX);
-const falt_layer_kernels JOIN(falt_layer_kernels_, FALT_ISA_SUFFIX) = {
+extern const falt_layer_kernels JOIN(FALT_LAYER_LANE, FALT_ISA_SUFFIX);
+const falt_layer_kernels JOIN(FALT_LAYER_LANE, FALT_ISA_SUFFIX) = {
+    .lane_size = sizeof(lane),
     .width = VEC,
     .vectors = VECTORS,
     .rows = {0, ROWS_1, ROWS_2, ROWS_3, ROWS_4},
