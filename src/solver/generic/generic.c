@@ -188,6 +188,8 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   if (plan->way == FALT_GENERIC_ROWS && !gradient && plan->out_channels == 1)
     share /= 3; /* a loaded row serves one output */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
+  if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_BACKWARD_DATA && p->axis[2].stride > 1)
+    share /= 2; /* a pass for each polyphase part of a row, whose results are not adjacent */
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
   return falt_roofline(device, type, flops + gathering(plan, flops) + share * (finishing(plan) + loading(plan)), share,
                        falt_problem_bytes(p));
