@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "bench_choice.h"
+#include "machine.h"
 
 static const double tolerated = 1.1, far = 2;
 
@@ -97,6 +98,7 @@ static void print_json_sums(const cli_choice_run *run) {
   cli_json_integer(&json, "within", run->within);
   cli_json_number(&json, "mean_ratio", mean_loss(run));
   cli_json_number(&json, "plan_seconds_most", run->planning_most);
+  cli_machine_json(&json);
   cli_json_begin(&json, "estimates");
   for (int i = 0; i < run->solvers; i++) {
     const cli_estimates *one = &run->estimates[i];

@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "device.h"
 #include "interrupt.h"
+#include "machine.h"
 
 enum { CHANNELS, BLOCK, RATE, TAPS, PARTITION, GROWTH, LATENCY, SETTINGS };
 
@@ -140,7 +141,6 @@ static double mean(const convolver_run *run) {
 /* ---- output */
 
 static void print_json(const convolver_run *run, const falt_device *device, double deadline) {
-  const cli_machine machine = cli_machine_describe();
   cli_json json = cli_json_open(stdout);
   cli_json_text(&json, "suite", "convolver");
   cli_json_text(&json, "device", falt_device_name(device));
@@ -154,10 +154,7 @@ static void print_json(const convolver_run *run, const falt_device *device, doub
   cli_json_number(&json, "seconds_max", quantile(run, 1));
   cli_json_text(&json, "implementation", "faltung");
   cli_json_text(&json, "version", falt_version());
-  cli_json_text(&json, "machine", machine.processor);
-  cli_json_text(&json, "date", machine.date);
-  cli_json_number(&json, "load", machine.load);
-  cli_json_text(&json, "commit", machine.commit[0] ? machine.commit : NULL);
+  cli_machine_json(&json);
   cli_json_close(&json);
 }
 

@@ -40,6 +40,14 @@ cli_machine cli_machine_describe(void) {
   return machine;
 }
 
+void cli_machine_json(cli_json *json) {
+  const cli_machine machine = cli_machine_describe();
+  cli_json_text(json, "machine", machine.processor);
+  cli_json_text(json, "date", machine.date);
+  cli_json_number(json, "load", machine.load);
+  cli_json_text(json, "commit", machine.commit[0] ? machine.commit : NULL);
+}
+
 /* Asks NVML, the library behind nvidia-smi. */
 void cli_machine_driver(cli_machine *machine) {
   int (*init)(void), (*version)(char *, unsigned), (*shutdown)(void);

@@ -2,6 +2,8 @@
 #ifndef FALT_CLI_MACHINE_H
 #define FALT_CLI_MACHINE_H
 
+#include "report.h"
+
 typedef struct cli_machine {
   char processor[128];
   char date[32];      /* ISO 8601, UTC */
@@ -11,6 +13,8 @@ typedef struct cli_machine {
 } cli_machine;
 
 cli_machine cli_machine_describe(void);
+/* Its processor, date, load and commit, as members of an object. */
+void cli_machine_json(cli_json *json);
 /* The version of NVIDIA's driver, where there is one. */
 void cli_machine_driver(cli_machine *machine);
 
