@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 
 MEASURE, DESTROY_INPUT = 0, 1
+PLANNING_SECONDS = 10  # at most for each plan; only transforms of millions of points need longer to measure
 LIBRARY = "libfftw3f.so.3"
 
 
@@ -23,6 +24,8 @@ def load():
         getattr(fftw, name).argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint]
     for name in ("fftwf_execute_dft_r2c", "fftwf_execute_dft_c2r"):
         getattr(fftw, name).argtypes = [ctypes.c_void_p] * 3
+    fftw.fftwf_set_timelimit.argtypes = [ctypes.c_double]
+    fftw.fftwf_set_timelimit(PLANNING_SECONDS)
     return fftw
 
 

@@ -16,6 +16,7 @@ effect.
 import gc
 import json
 import os
+import re
 import statistics
 import sys
 import time
@@ -24,6 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 THREADS = int(os.environ.get("FALTUNG_THREADS") or len(os.sched_getaffinity(0)))
 for pool in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):  # read when the libraries are loaded
     os.environ[pool] = str(THREADS)
+WANTED = re.compile(os.environ.get("FALTUNG_PEERS", ""))
 sys.dont_write_bytecode = True  # where it is installed need not be writable
 ANSWERS = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what libraries print must not come between the answers
@@ -250,6 +252,7 @@ def load(modules, make_all, request):
             peers.extend(make(modules, problem, Peer))
         except Exception as error:  # a library refuses the problem: the others go on
             print(f"{make.__name__}: {error}", file=sys.stderr)
+    peers = [peer for peer in peers if WANTED.search(f"{peer.library} {peer.implementation}")]
     for peer in peers:
         answer(library=peer.library, implementation=peer.implementation, version=peer.version)
     return problem, peers
