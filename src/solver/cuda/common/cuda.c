@@ -69,6 +69,10 @@ char *falt_cuda_element(void *data, const falt_tensor *t) {
   return data ? (char *)data + t->offset * (int64_t)falt_type_size(t->type) : NULL;
 }
 
+int64_t falt_cuda_stride(const falt_tensor *t, int dim) {
+  return t->size[dim] == 1 ? 0 : t->stride[dim];
+}
+
 falt_cuda_tensor falt_cuda_tensor_of(const falt_tensor *t) {
   falt_cuda_tensor made = {.type = (int)t->type};
   for (int i = 0; i < FALT_DIMS; i++) {

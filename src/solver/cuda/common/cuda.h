@@ -34,6 +34,8 @@ extern const falt_solver *const falt_cuda_fallbacks[], *const falt_cuda_depthwis
 
 /* The address of an operand's first element; NULL of NULL. */
 char *falt_cuda_element(void *data, const falt_tensor *tensor);
+/* The stride of a dimension; 0 if its size is 1. */
+int64_t falt_cuda_stride(const falt_tensor *tensor, int dim);
 /* The solvers of batched matrix products, as layers of 1x1 taps and many groups, of any alignment. */
 extern const falt_solver *const falt_cuda_products_solvers[];
 

@@ -28,8 +28,6 @@ bool falt_igemm_constant_fits(const falt_problem *problem);
 /* Whether offsets within a tile of pixels fit into 32 bits. */
 bool falt_igemm_small_planes(const falt_tensor *tensor);
 
-/* The stride of a dimension; 0 if its size is 1. */
-int64_t falt_igemm_stride(const falt_tensor *tensor, int dim);
 /* The vector length along a dimension: the largest power of two, up to `most`, that divides all other strides. */
 int falt_igemm_unit(const falt_tensor *tensor, int along, int most);
 /* The stride of channels if groups may be merged. */

@@ -73,24 +73,20 @@ const char *falt_igemm_refusal(const falt_ask *ask, falt_type source, falt_type 
 bool falt_igemm_small_planes(const falt_tensor *t) {
   const int64_t most = INT64_C(1) << 22;
   for (int dim = FALT_G; dim < FALT_DIMS; dim++)
-    if (dim != FALT_C && dim != FALT_D && (falt_igemm_stride(t, dim) > most || falt_igemm_stride(t, dim) < -most))
+    if (dim != FALT_C && dim != FALT_D && (falt_cuda_stride(t, dim) > most || falt_cuda_stride(t, dim) < -most))
       return false;
   return true;
-}
-
-int64_t falt_igemm_stride(const falt_tensor *t, int dim) {
-  return t->size[dim] == 1 ? 0 : t->stride[dim];
 }
 
 int falt_igemm_unit(const falt_tensor *t, int along, int most) {
   int64_t all = most;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (dim != along) all |= falt_igemm_stride(t, dim);
+    if (dim != along) all |= falt_cuda_stride(t, dim);
   return (int)(all & -all);
 }
 
 int64_t falt_igemm_channel_stride(const falt_tensor *t) {
-  return t->size[FALT_C] > 1 ? t->stride[FALT_C] : falt_igemm_stride(t, FALT_G);
+  return t->size[FALT_C] > 1 ? t->stride[FALT_C] : falt_cuda_stride(t, FALT_G);
 }
 
 /* Whether the channels of neighbouring groups have the layout of one group. */
@@ -108,7 +104,7 @@ int falt_igemm_merge(const falt_problem *p, int64_t channels, int64_t least) {
 bool falt_igemm_strides_divide(const falt_tensor *t, int merged, int64_t elements) {
   if (t->size[FALT_G] > merged && (t->stride[FALT_G] * merged) % elements) return false;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    if (dim != FALT_C && dim != FALT_G && falt_igemm_stride(t, dim) % elements) return false;
+    if (dim != FALT_C && dim != FALT_G && falt_cuda_stride(t, dim) % elements) return false;
   return true;
 }
 
@@ -124,27 +120,27 @@ falt_igemm_piece falt_igemm_piece_of(const falt_tensor *t, int merged) {
 }
 
 bool falt_igemm_find_spans(const falt_tensor *t, const falt_igemm_polyphase polyphase[3], falt_igemm_evenly *evenly) {
-  const int64_t size = (int64_t)falt_type_size(t->type), image = falt_igemm_stride(t, FALT_N) * size;
+  const int64_t size = (int64_t)falt_type_size(t->type), image = falt_cuda_stride(t, FALT_N) * size;
   int64_t results[4] = {t->size[FALT_N]}, step_bytes[4] = {image}, bytes[4] = {image}, taps = 0;
   if (size > 2 || falt_igemm_channel_stride(t) != 1) return false;
   for (int i = 0; i < 3; i++) {
     taps += polyphase[i].taps;
     results[i + 1] = polyphase[i].results;
-    bytes[i + 1] = falt_igemm_stride(t, FALT_D + i) * size;
+    bytes[i + 1] = falt_cuda_stride(t, FALT_D + i) * size;
     step_bytes[i + 1] = bytes[i + 1] * polyphase[i].step;
   }
   return taps <= FALT_CUDA_IGEMM_SPAN_BITS &&
-         falt_igemm_lie_evenly(results, step_bytes, bytes, falt_igemm_stride(t, FALT_G) * size, evenly);
+         falt_igemm_lie_evenly(results, step_bytes, bytes, falt_cuda_stride(t, FALT_G) * size, evenly);
 }
 
 falt_cuda_igemm_source falt_igemm_source_of(const falt_problem *p, const falt_tensor *t, int merged) {
   const int64_t size = (int64_t)falt_type_size(t->type);
-  falt_cuda_igemm_source s = {.image = falt_igemm_stride(t, FALT_N) * size,
-                              .group = falt_igemm_stride(t, FALT_G) * merged * size,
+  falt_cuda_igemm_source s = {.image = falt_cuda_stride(t, FALT_N) * size,
+                              .group = falt_cuda_stride(t, FALT_G) * merged * size,
                               .channel = falt_igemm_channel_stride(t) * size,
                               .step = {1, 1, 1}};
   for (int i = 0; i < 3; i++) {
-    s.axis[i] = falt_igemm_stride(t, FALT_D + i) * size;
+    s.axis[i] = falt_cuda_stride(t, FALT_D + i) * size;
     s.in[i] = (int)t->size[FALT_D + i];
     for (int side = 0; side < 2; side++) s.boundary[i][side] = (int)p->axis[i].boundary[side];
   }
@@ -170,13 +166,13 @@ falt_cuda_igemm_wgrad_args falt_igemm_slices_of(const falt_problem *p, int merge
                                   .channels = (int)p->input.size[FALT_C],
                                   .merged = merged,
                                   .columns = columns - p->has_bias,
-                                  .w_group = falt_igemm_stride(w, FALT_G),
-                                  .w_row = falt_igemm_stride(w, FALT_K),
-                                  .w_channel = falt_igemm_stride(w, FALT_C),
+                                  .w_group = falt_cuda_stride(w, FALT_G),
+                                  .w_row = falt_cuda_stride(w, FALT_K),
+                                  .w_channel = falt_cuda_stride(w, FALT_C),
                                   .alpha = p->alpha};
   for (int i = 0; i < 3; i++) {
     a.taps[i] = (int)w->size[FALT_D + i];
-    a.w_axis[i] = falt_igemm_stride(w, FALT_D + i);
+    a.w_axis[i] = falt_cuda_stride(w, FALT_D + i);
   }
   return a;
 }

@@ -82,7 +82,7 @@ static int alignment(const falt_tensor *t, bool inner) {
   if (inner ? falt_igemm_channel_stride(t) != 1 || channels_of(t) == 1 : !falt_tensor_unit(t, FALT_W)) return 1;
   while (inner && channels_of(t) % align) align /= 2;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    while (dim != first && !(inner && dim == FALT_C) && falt_igemm_stride(t, dim) % align) align /= 2;
+    while (dim != first && !(inner && dim == FALT_C) && falt_cuda_stride(t, dim) % align) align /= 2;
   return (int)align;
 }
 
@@ -130,25 +130,25 @@ bool falt_depthwise_cut_of(falt_depthwise_cut *cut, const falt_ask *ask, bool na
 falt_cuda_depthwise_args falt_depthwise_args_of(const falt_problem *p) {
   const roles r = roles_of(p);
   const falt_tensor *x = r.source, *y = r.result, *w = &p->filter, *residual = &p->residual;
-  falt_cuda_depthwise_args a = {.x_image = falt_igemm_stride(x, FALT_N),
-                                .x_channel = falt_igemm_stride(x, FALT_G),
-                                .x_next = falt_igemm_stride(x, FALT_C),
-                                .x_plane = falt_igemm_stride(x, FALT_D),
-                                .y_image = falt_igemm_stride(y, FALT_N),
-                                .y_channel = falt_igemm_stride(y, FALT_G),
-                                .y_next = falt_igemm_stride(y, FALT_C),
-                                .y_plane = falt_igemm_stride(y, FALT_D),
-                                .w_channel = falt_igemm_stride(w, FALT_G),
-                                .w_next = falt_igemm_stride(w, FALT_K),
+  falt_cuda_depthwise_args a = {.x_image = falt_cuda_stride(x, FALT_N),
+                                .x_channel = falt_cuda_stride(x, FALT_G),
+                                .x_next = falt_cuda_stride(x, FALT_C),
+                                .x_plane = falt_cuda_stride(x, FALT_D),
+                                .y_image = falt_cuda_stride(y, FALT_N),
+                                .y_channel = falt_cuda_stride(y, FALT_G),
+                                .y_next = falt_cuda_stride(y, FALT_C),
+                                .y_plane = falt_cuda_stride(y, FALT_D),
+                                .w_channel = falt_cuda_stride(w, FALT_G),
+                                .w_next = falt_cuda_stride(w, FALT_K),
                                 .fill = p->boundary_value,
                                 .epilogue = falt_cuda_epilogue_of(p)};
-  for (int i = 0; i < 3; i++) a.w_axis[i] = falt_igemm_stride(w, FALT_D + i);
+  for (int i = 0; i < 3; i++) a.w_axis[i] = falt_cuda_stride(w, FALT_D + i);
   if (p->operation == FALT_BACKWARD_DATA) a.epilogue.beta = 0;
   if (!p->has_residual) return a;
-  a.r_image = falt_igemm_stride(residual, FALT_N);
-  a.r_channel = falt_igemm_stride(residual, FALT_G);
-  a.r_next = falt_igemm_stride(residual, FALT_C);
-  for (int i = 0; i < 3; i++) a.r_axis[i] = falt_igemm_stride(residual, FALT_D + i);
+  a.r_image = falt_cuda_stride(residual, FALT_N);
+  a.r_channel = falt_cuda_stride(residual, FALT_G);
+  a.r_next = falt_cuda_stride(residual, FALT_C);
+  for (int i = 0; i < 3; i++) a.r_axis[i] = falt_cuda_stride(residual, FALT_D + i);
   return a;
 }
 
@@ -189,10 +189,10 @@ void falt_depthwise_defines(const falt_problem *p, const falt_depthwise_cut *cut
   falt_cuda_define(kernel, "UNIT=%d", t->unit);
   falt_cuda_define(kernel, "ROWS=%d", t->rows);
   falt_cuda_define(kernel, "COLS=%d", t->columns);
-  falt_cuda_define(kernel, "X_R=%lld", (long long)falt_igemm_stride(r.source, FALT_H));
-  falt_cuda_define(kernel, "X_S=%lld", (long long)falt_igemm_stride(r.source, FALT_W));
-  falt_cuda_define(kernel, "Y_R=%lld", (long long)falt_igemm_stride(r.result, FALT_H));
-  falt_cuda_define(kernel, "Y_S=%lld", (long long)falt_igemm_stride(r.result, FALT_W));
+  falt_cuda_define(kernel, "X_R=%lld", (long long)falt_cuda_stride(r.source, FALT_H));
+  falt_cuda_define(kernel, "X_S=%lld", (long long)falt_cuda_stride(r.source, FALT_W));
+  falt_cuda_define(kernel, "Y_R=%lld", (long long)falt_cuda_stride(r.result, FALT_H));
+  falt_cuda_define(kernel, "Y_S=%lld", (long long)falt_cuda_stride(r.result, FALT_W));
   falt_cuda_define(kernel, "CHANNELS=%lld", (long long)s->channels);
   falt_cuda_define(kernel, "MULTIPLE=%d", s->members);
   falt_cuda_define(kernel, "BACKWARD=%d", s->kind == FALT_DEPTHWISE_DATA);

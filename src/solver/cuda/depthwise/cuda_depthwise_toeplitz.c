@@ -100,7 +100,7 @@ static bool is_inner(const falt_problem *p, const falt_tensor *t) {
 static int alignment(const falt_tensor *t) {
   int align = 8;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    while (dim != FALT_W && falt_igemm_stride(t, dim) % align) align /= 2;
+    while (dim != FALT_W && falt_cuda_stride(t, dim) % align) align /= 2;
   while (t->size[FALT_W] % align) align /= 2;
   return align;
 }
@@ -158,10 +158,10 @@ static falt_status ready(falt_plan *base) {
   falt_igemm_result_defines(p, r.result->type, &kernel);
   falt_cuda_define(&kernel, "FINISH=%d", plan->shape.finish);
   falt_cuda_define(&kernel, "MULTIPLE=%d", (int)w->size[FALT_K]);
-  falt_cuda_define(&kernel, "X_R=%lld", (long long)falt_igemm_stride(r.source, FALT_H));
-  falt_cuda_define(&kernel, "X_S=%lld", (long long)falt_igemm_stride(r.source, FALT_W));
-  falt_cuda_define(&kernel, "Y_R=%lld", (long long)falt_igemm_stride(r.result, FALT_H));
-  falt_cuda_define(&kernel, "Y_S=%lld", (long long)falt_igemm_stride(r.result, FALT_W));
+  falt_cuda_define(&kernel, "X_R=%lld", (long long)falt_cuda_stride(r.source, FALT_H));
+  falt_cuda_define(&kernel, "X_S=%lld", (long long)falt_cuda_stride(r.source, FALT_W));
+  falt_cuda_define(&kernel, "Y_R=%lld", (long long)falt_cuda_stride(r.result, FALT_H));
+  falt_cuda_define(&kernel, "Y_S=%lld", (long long)falt_cuda_stride(r.result, FALT_W));
   falt_depthwise_toeplitz_defines(&kernel, &plan->shape, &plan->tile);
   return falt_cuda_plan_ready(base, &kernel, NULL);
 }

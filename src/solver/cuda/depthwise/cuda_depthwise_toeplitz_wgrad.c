@@ -61,10 +61,10 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_define(&kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_define(&kernel, "KIND=%s", falt_cuda_products(p->input.type, p->output.type));
   falt_cuda_define(&kernel, "MULTIPLE=%d", (int)p->filter.size[FALT_K]);
-  falt_cuda_define(&kernel, "X_R=%d", (int)falt_igemm_stride(&p->input, FALT_H));
-  falt_cuda_define(&kernel, "X_S=%d", (int)falt_igemm_stride(&p->input, FALT_W));
-  falt_cuda_define(&kernel, "Y_R=%d", (int)falt_igemm_stride(&p->output, FALT_H));
-  falt_cuda_define(&kernel, "Y_S=%d", (int)falt_igemm_stride(&p->output, FALT_W));
+  falt_cuda_define(&kernel, "X_R=%d", (int)falt_cuda_stride(&p->input, FALT_H));
+  falt_cuda_define(&kernel, "X_S=%d", (int)falt_cuda_stride(&p->input, FALT_W));
+  falt_cuda_define(&kernel, "Y_R=%d", (int)falt_cuda_stride(&p->output, FALT_H));
+  falt_cuda_define(&kernel, "Y_S=%d", (int)falt_cuda_stride(&p->output, FALT_W));
   falt_depthwise_toeplitz_wgrad_defines(&kernel, &plan->shape, &plan->tile);
   FALT_TRY(falt_gpu_kernel(base->device->gpu, &kernel, &plan->cuda.function));
   return falt_depthwise_sum_kernel(base, &plan->cuda.sum);

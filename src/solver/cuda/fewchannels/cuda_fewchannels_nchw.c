@@ -105,12 +105,12 @@ static void fill_args(fewchannels_plan *plan) {
   const falt_fewchannels_nchw_tile *t = &plan->tile;
   falt_cuda_fewchannels_nchw_args *a = &plan->args;
   *a = (falt_cuda_fewchannels_nchw_args){.epilogue = falt_cuda_epilogue_of(p),
-                                         .x_image = falt_igemm_stride(x, FALT_N),
-                                         .x_channel = falt_igemm_stride(x, FALT_C),
-                                         .y_image = falt_igemm_stride(y, FALT_N),
-                                         .y_channel = falt_igemm_stride(y, FALT_C),
-                                         .w_result = falt_igemm_stride(w, FALT_K),
-                                         .w_channel = falt_igemm_stride(w, FALT_C),
+                                         .x_image = falt_cuda_stride(x, FALT_N),
+                                         .x_channel = falt_cuda_stride(x, FALT_C),
+                                         .y_image = falt_cuda_stride(y, FALT_N),
+                                         .y_channel = falt_cuda_stride(y, FALT_C),
+                                         .w_result = falt_cuda_stride(w, FALT_K),
+                                         .w_channel = falt_cuda_stride(w, FALT_C),
                                          .stride = (int)p->axis[0].stride,
                                          .dilation = (int)p->axis[0].dilation,
                                          .results = (int)plan->layer.results,
@@ -119,14 +119,14 @@ static void fill_args(fewchannels_plan *plan) {
                                          .walk = t->walk,
                                          .walks = t->walks,
                                          .items = (int)t->items};
-  if (p->has_residual) a->r_image = falt_igemm_stride(r, FALT_N), a->r_channel = falt_igemm_stride(r, FALT_C);
+  if (p->has_residual) a->r_image = falt_cuda_stride(r, FALT_N), a->r_channel = falt_cuda_stride(r, FALT_C);
   falt_store(&a->fill, x->type, 0, p->boundary_value);
   for (int i = 0; i < 3; i++) {
     const int dim = FALT_D + i;
-    if (i < 2) a->x_axis[i] = falt_igemm_stride(x, dim);
-    a->y_axis[i] = falt_igemm_stride(y, dim);
-    if (p->has_residual) a->r_axis[i] = falt_igemm_stride(r, dim);
-    a->w_axis[i] = falt_igemm_stride(w, dim);
+    if (i < 2) a->x_axis[i] = falt_cuda_stride(x, dim);
+    a->y_axis[i] = falt_cuda_stride(y, dim);
+    if (p->has_residual) a->r_axis[i] = falt_cuda_stride(r, dim);
+    a->w_axis[i] = falt_cuda_stride(w, dim);
     a->in[i] = (int)x->size[dim];
     a->out[i] = (int)y->size[dim];
     a->pad[i] = (int)p->axis[i].pad[0];

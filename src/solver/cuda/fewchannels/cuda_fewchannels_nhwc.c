@@ -72,7 +72,7 @@ static bool small_steps(const falt_problem *p) {
 
 /* Offsets within a row of the input and within the filter fit into 32 bits. */
 static bool small_ways(const falt_problem *p) {
-  const int64_t w = falt_igemm_stride(&p->input, FALT_W), c = falt_igemm_stride(&p->input, FALT_C);
+  const int64_t w = falt_cuda_stride(&p->input, FALT_W), c = falt_cuda_stride(&p->input, FALT_C);
   return w < INT32_MAX && w > -INT32_MAX && c < INT32_MAX / MOST_CHANNELS && c > -INT32_MAX / MOST_CHANNELS &&
          falt_tensor_span(&p->filter) < INT32_MAX / 4;
 }
@@ -106,7 +106,7 @@ falt_fewchannels_nhwc_problem falt_fewchannels_nhwc_layer_of(const falt_problem 
   falt_fewchannels_nhwc_problem l = {.images = p->input.size[FALT_N],
                                      .channels = p->input.size[FALT_C],
                                      .results = p->output.size[FALT_C],
-                                     .planar = falt_igemm_stride(&p->output, FALT_C) != 1};
+                                     .planar = falt_cuda_stride(&p->output, FALT_C) != 1};
   for (int i = 0; i < 2; i++) {
     const int dim = FALT_H + i;
     l.taps[i] = p->filter.size[dim];
@@ -130,10 +130,10 @@ falt_cuda_fewchannels_nhwc_args falt_fewchannels_nhwc_args_of(const falt_problem
                                                               const falt_fewchannels_nhwc_problem *l,
                                                               const falt_fewchannels_nhwc_tile *t) {
   const falt_tensor *x = &p->input;
-  falt_cuda_fewchannels_nhwc_args a = {.x_image = falt_igemm_stride(x, FALT_N),
-                                       .x_row = falt_igemm_stride(x, FALT_H),
-                                       .x_column = (int)falt_igemm_stride(x, FALT_W),
-                                       .x_channel = (int)falt_igemm_stride(x, FALT_C),
+  falt_cuda_fewchannels_nhwc_args a = {.x_image = falt_cuda_stride(x, FALT_N),
+                                       .x_row = falt_cuda_stride(x, FALT_H),
+                                       .x_column = (int)falt_cuda_stride(x, FALT_W),
+                                       .x_channel = (int)falt_cuda_stride(x, FALT_C),
                                        .results = (int)l->results,
                                        .tap_rows = (int)l->taps[0],
                                        .result_tiles = t->result_tiles,
@@ -158,13 +158,13 @@ static void fill_args(fewchannels_plan *plan) {
   falt_cuda_fewchannels_nhwc_args *a = &plan->args;
   *a = falt_fewchannels_nhwc_args_of(p, &plan->layer, &plan->tile);
   a->epilogue = falt_cuda_epilogue_of(p);
-  a->w_result = (int)falt_igemm_stride(w, FALT_K);
-  a->w_channel = (int)falt_igemm_stride(w, FALT_C);
-  a->y_image = falt_igemm_stride(y, FALT_N);
-  a->y_channel = falt_igemm_stride(y, FALT_C);
+  a->w_result = (int)falt_cuda_stride(w, FALT_K);
+  a->w_channel = (int)falt_cuda_stride(w, FALT_C);
+  a->y_image = falt_cuda_stride(y, FALT_N);
+  a->y_channel = falt_cuda_stride(y, FALT_C);
   for (int i = 0; i < 2; i++) {
-    a->w_axis[i] = (int)falt_igemm_stride(w, FALT_H + i);
-    a->y_axis[i] = falt_igemm_stride(y, FALT_H + i);
+    a->w_axis[i] = (int)falt_cuda_stride(w, FALT_H + i);
+    a->y_axis[i] = falt_cuda_stride(y, FALT_H + i);
   }
 }
 

@@ -179,27 +179,27 @@ static void set_axis(falt_cuda_fft_args *a, const falt_problem *p, int i) {
   if (r.wgrad && a->out[i] == 1) a->stride[i] = 1;
   a->pad[i] = backwards ? (a->taps[i] - 1) * a->dilation[i] - axis->pad[0] : axis->pad[0];
   for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
-  a->x_axis[i] = falt_igemm_stride(r.x, FALT_D + i);
-  a->y_axis[i] = falt_igemm_stride(r.y, FALT_D + i);
-  a->w_axis[i] = backwards ? -falt_igemm_stride(r.w, FALT_D + i) : falt_igemm_stride(r.w, FALT_D + i);
+  a->x_axis[i] = falt_cuda_stride(r.x, FALT_D + i);
+  a->y_axis[i] = falt_cuda_stride(r.y, FALT_D + i);
+  a->w_axis[i] = backwards ? -falt_cuda_stride(r.w, FALT_D + i) : falt_cuda_stride(r.w, FALT_D + i);
 }
 
 static void set_args(falt_cuda_fft_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const roles r = roles_of(p);
   falt_cuda_fft_args *a = &plan->args;
-  *a = (falt_cuda_fft_args){
-      .x_batch = {falt_igemm_stride(r.x, FALT_N), falt_igemm_stride(r.x, FALT_G)},
-      .y_batch = {r.wgrad ? 0 : falt_igemm_stride(r.y, FALT_N), falt_igemm_stride(r.y, FALT_G),
-                  falt_igemm_stride(r.y, r.wgrad ? FALT_K : FALT_C)},
-      .w_batch = {falt_igemm_stride(r.w, FALT_G), falt_igemm_stride(r.w, r.wgrad ? FALT_C : FALT_K)},
-      .w_image = r.wgrad ? falt_igemm_stride(r.w, FALT_N) : 0,
-      .groups = (int)p->filter.size[FALT_G],
-      .filters = (int)p->filter.size[FALT_K],
-      .one_filter = !r.wgrad && falt_cuda_one_filter(p),
-      .fill = p->operation == FALT_BACKWARD_DATA ? 0 : p->boundary_value,
-      .epilogue = falt_cuda_epilogue_of(p),
-      .residual = falt_cuda_tensor_of(&p->residual)};
+  *a =
+      (falt_cuda_fft_args){.x_batch = {falt_cuda_stride(r.x, FALT_N), falt_cuda_stride(r.x, FALT_G)},
+                           .y_batch = {r.wgrad ? 0 : falt_cuda_stride(r.y, FALT_N), falt_cuda_stride(r.y, FALT_G),
+                                       falt_cuda_stride(r.y, r.wgrad ? FALT_K : FALT_C)},
+                           .w_batch = {falt_cuda_stride(r.w, FALT_G), falt_cuda_stride(r.w, r.wgrad ? FALT_C : FALT_K)},
+                           .w_image = r.wgrad ? falt_cuda_stride(r.w, FALT_N) : 0,
+                           .groups = (int)p->filter.size[FALT_G],
+                           .filters = (int)p->filter.size[FALT_K],
+                           .one_filter = !r.wgrad && falt_cuda_one_filter(p),
+                           .fill = p->operation == FALT_BACKWARD_DATA ? 0 : p->boundary_value,
+                           .epilogue = falt_cuda_epilogue_of(p),
+                           .residual = falt_cuda_tensor_of(&p->residual)};
   for (int i = 0; i < 3; i++) set_axis(a, p, i);
   a->images = p->input.size[FALT_N] * (a->one_filter ? p->filter.size[FALT_G] : 1);
 }

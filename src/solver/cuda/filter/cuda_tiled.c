@@ -8,8 +8,8 @@
 #include "cuda/device/args.h"
 #include "cuda/gpu.h"
 #include "planner/planner.h"
+#include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_filter.h"
-#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/filter/cuda_tiled_tiles.h"
 
@@ -108,37 +108,36 @@ static void set_filter_args(tiled_plan *plan) {
   const falt_tensor *w = &p->filter;
   falt_cuda_tiled_args *a = &plan->args;
   for (int i = 0; i < 3; i++) {
-    a->w_tap[i] = falt_igemm_stride(w, FALT_D + i);
+    a->w_tap[i] = falt_cuda_stride(w, FALT_D + i);
     a->taps[i] = (int)w->size[FALT_D + i];
     a->pad[i] = (int)p->axis[i].pad[0] * (i == 2 ? plan->pixel : 1);
     for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)p->axis[i].boundary[side];
   }
-  a->w_batch[0] = falt_igemm_stride(w, FALT_G) * (int64_t)falt_type_size(w->type);
-  a->w_batch[1] = falt_igemm_stride(w, FALT_K) * (int64_t)falt_type_size(w->type);
+  a->w_batch[0] = falt_cuda_stride(w, FALT_G) * (int64_t)falt_type_size(w->type);
+  a->w_batch[1] = falt_cuda_stride(w, FALT_K) * (int64_t)falt_type_size(w->type);
 }
 
 static void set_args(tiled_plan *plan) {
   const falt_problem *p = &plan->cuda.base.problem;
   const falt_tensor *x = &p->input, *y = &p->output;
   const bool planar = plan->pixel == 1;
-  plan->args =
-      (falt_cuda_tiled_args){.x_row = falt_igemm_stride(x, FALT_H),
-                             .x_plane = falt_igemm_stride(x, FALT_D),
-                             .x_batch = {falt_igemm_stride(x, FALT_N), planar ? falt_igemm_stride(x, FALT_G) : 0},
-                             .y_row = falt_igemm_stride(y, FALT_H),
-                             .y_plane = falt_igemm_stride(y, FALT_D),
-                             .y_batch = {falt_igemm_stride(y, FALT_N), planar ? falt_igemm_stride(y, FALT_G) : 0,
-                                         falt_igemm_stride(y, FALT_C)},
-                             .in_columns = (int)x->size[FALT_W] * plan->pixel,
-                             .in_rows = (int)x->size[FALT_H],
-                             .in_planes = (int)x->size[FALT_D],
-                             .out_columns = (int)y->size[FALT_W] * plan->pixel,
-                             .out_rows = (int)y->size[FALT_H],
-                             .out_planes = (int)y->size[FALT_D],
-                             .batch = {(int)y->size[FALT_C], planar ? (int)y->size[FALT_G] : 1},
-                             .fill = p->boundary_value,
-                             .epilogue = falt_cuda_epilogue_of(p),
-                             .residual = falt_cuda_tensor_of(&p->residual)};
+  plan->args = (falt_cuda_tiled_args){
+      .x_row = falt_cuda_stride(x, FALT_H),
+      .x_plane = falt_cuda_stride(x, FALT_D),
+      .x_batch = {falt_cuda_stride(x, FALT_N), planar ? falt_cuda_stride(x, FALT_G) : 0},
+      .y_row = falt_cuda_stride(y, FALT_H),
+      .y_plane = falt_cuda_stride(y, FALT_D),
+      .y_batch = {falt_cuda_stride(y, FALT_N), planar ? falt_cuda_stride(y, FALT_G) : 0, falt_cuda_stride(y, FALT_C)},
+      .in_columns = (int)x->size[FALT_W] * plan->pixel,
+      .in_rows = (int)x->size[FALT_H],
+      .in_planes = (int)x->size[FALT_D],
+      .out_columns = (int)y->size[FALT_W] * plan->pixel,
+      .out_rows = (int)y->size[FALT_H],
+      .out_planes = (int)y->size[FALT_D],
+      .batch = {(int)y->size[FALT_C], planar ? (int)y->size[FALT_G] : 1},
+      .fill = p->boundary_value,
+      .epilogue = falt_cuda_epilogue_of(p),
+      .residual = falt_cuda_tensor_of(&p->residual)};
   set_filter_args(plan);
 }
 

@@ -4,8 +4,8 @@
 #include <math.h>
 
 #include "core/memory.h"
+#include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_filter.h"
-#include "solver/cuda/common/cuda_igemm.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/fprop_direct/cuda_direct_nchw_tiles.h"
 
@@ -87,7 +87,7 @@ static bool is_last(const falt_tensor *t) {
 /* Whether all runs begin at a multiple of `elements`, if the first does. */
 static bool runs_aligned(const falt_tensor *t, int along, int64_t elements) {
   for (int i = 0; i < FALT_DIMS; i++)
-    if (i != along && falt_igemm_stride(t, i) % elements) return false;
+    if (i != along && falt_cuda_stride(t, i) % elements) return false;
   return falt_tensor_unit(t, along);
 }
 

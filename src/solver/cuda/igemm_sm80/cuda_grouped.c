@@ -157,14 +157,14 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_igemm_
   const falt_grouped_tile *t = &c->tile;
   falt_cuda_grouped_args *a = &c->args;
   const int64_t size = (int64_t)falt_type_size(x->type);
-  *a = (falt_cuda_grouped_args){.x_image = falt_igemm_stride(x, FALT_N) * size,
-                                .y_image = falt_igemm_stride(y, FALT_N),
-                                .r_image = falt_igemm_stride(residual, FALT_N),
-                                .r_group = falt_igemm_stride(residual, FALT_G),
-                                .r_channel = falt_igemm_stride(residual, FALT_C),
-                                .w_group = falt_igemm_stride(w, FALT_G),
-                                .w_row = falt_igemm_stride(w, r->row),
-                                .w_channel = falt_igemm_stride(w, r->depth),
+  *a = (falt_cuda_grouped_args){.x_image = falt_cuda_stride(x, FALT_N) * size,
+                                .y_image = falt_cuda_stride(y, FALT_N),
+                                .r_image = falt_cuda_stride(residual, FALT_N),
+                                .r_group = falt_cuda_stride(residual, FALT_G),
+                                .r_channel = falt_cuda_stride(residual, FALT_C),
+                                .w_group = falt_cuda_stride(w, FALT_G),
+                                .w_row = falt_cuda_stride(w, r->row),
+                                .w_channel = falt_cuda_stride(w, r->depth),
                                 .all_tiles = (int)t->tiles,
                                 .parts = (int)t->parts,
                                 .sources = (int)(x->size[FALT_G] * x->size[FALT_C]),
@@ -173,18 +173,18 @@ static void set_args(const grouped_plan *plan, const roles *r, const falt_igemm_
                                 .epilogue = falt_cuda_epilogue_of(p)};
   for (int i = 0; i < 2; i++) {
     const int dim = FALT_H + i;
-    a->x_axis[i] = (int)(falt_igemm_stride(x, dim) * size * (i == 0 ? c->apart : 1));
-    a->y_axis[i] = falt_igemm_stride(y, dim) * f[i].pitch;
-    a->r_axis[i] = falt_igemm_stride(residual, dim) * f[i].pitch;
-    a->w_axis[i] = falt_igemm_stride(w, dim) * f[i].pace;
+    a->x_axis[i] = (int)(falt_cuda_stride(x, dim) * size * (i == 0 ? c->apart : 1));
+    a->y_axis[i] = falt_cuda_stride(y, dim) * f[i].pitch;
+    a->r_axis[i] = falt_cuda_stride(residual, dim) * f[i].pitch;
+    a->w_axis[i] = falt_cuda_stride(w, dim) * f[i].pace;
     a->in[i] = (int)(i == 0 ? falt_ceil_div(x->size[dim] - c->row, c->apart) : x->size[dim]);
     a->out[i] = (int)f[i].results;
     a->first[i] = (int)f[i].first;
-    c->w_first += falt_igemm_stride(w, dim) * f[i].from;
-    c->y_first += falt_igemm_stride(y, dim) * f[i].begin;
-    c->r_first += falt_igemm_stride(residual, dim) * f[i].begin;
+    c->w_first += falt_cuda_stride(w, dim) * f[i].from;
+    c->y_first += falt_cuda_stride(y, dim) * f[i].begin;
+    c->r_first += falt_cuda_stride(residual, dim) * f[i].begin;
   }
-  c->x_first = falt_igemm_stride(x, FALT_H) * c->row;
+  c->x_first = falt_cuda_stride(x, FALT_H) * c->row;
   a->tiles[0] = (int)falt_ceil_div(c->shape.out[0], t->height);
   a->tiles[1] = (int)falt_ceil_div(c->shape.out[1], t->width);
 }

@@ -134,7 +134,7 @@ falt_igemm_depth falt_igemm_depth_of(const falt_igemm_plan *plan, const falt_ige
                             .piece = plan->piece.gather ? plan->piece.gather : plan->piece.unit / size,
                             .channel_bytes = falt_igemm_channel_stride(r->source) * size,
                             .even = plan->evenly.even};
-  for (int i = 0; i < 3; i++) depth.axis_bytes[i] = falt_igemm_stride(r->source, FALT_D + i) * size;
+  for (int i = 0; i < 3; i++) depth.axis_bytes[i] = falt_cuda_stride(r->source, FALT_D + i) * size;
   return depth;
 }
 
@@ -148,7 +148,7 @@ static int64_t tap_bytes(const falt_igemm_plan *plan, const falt_igemm_roles *r)
 static int64_t apart_of(const falt_igemm_plan *plan, const falt_igemm_roles *r) {
   if (plan->spans) return plan->evenly.apart;
   if (!plan->piece.gather || falt_igemm_channel_stride(r->source) != 1) return 0;
-  return falt_igemm_stride(r->source, FALT_W) * plan->polyphase[0][2].step * falt_igemm_size_of(r->source);
+  return falt_cuda_stride(r->source, FALT_W) * plan->polyphase[0][2].step * falt_igemm_size_of(r->source);
 }
 
 static falt_igemm_shape shape_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, int64_t workspace) {
@@ -204,8 +204,7 @@ int falt_igemm_step_pieces(const falt_igemm_plan *plan) {
 static int64_t lead_of(const falt_igemm_plan *plan, const falt_igemm_roles *r, int i) {
   int64_t lead = i * plan->evenly.apart;
   for (int axis = 0; axis < 3; axis++)
-    lead +=
-        plan->polyphase[i][axis].first * falt_igemm_stride(r->source, FALT_D + axis) * falt_igemm_size_of(r->source);
+    lead += plan->polyphase[i][axis].first * falt_cuda_stride(r->source, FALT_D + axis) * falt_igemm_size_of(r->source);
   return lead & (VECTOR - 1);
 }
 
@@ -217,7 +216,7 @@ static falt_cuda_igemm_polyphase device_polyphase(const falt_igemm_plan *plan, c
   if (plan->spans && plan->evenly.groups) d.group = index;
   if (plan->spans && !plan->evenly.groups) d.begin = index, d.apart = plan->polyphases;
   for (int i = 0; i < 3; i++) {
-    d.y += polyphase[i].begin * falt_igemm_stride(r->result, FALT_D + i);
+    d.y += polyphase[i].begin * falt_cuda_stride(r->result, FALT_D + i);
     d.out[i] = (int)polyphase[i].results;
     d.first[i] = (int)polyphase[i].first;
     d.delta[i] = (int)polyphase[i].delta;
@@ -251,15 +250,15 @@ static void set_source(falt_igemm_plan *plan, const falt_tensor *source) {
 static void set_result(falt_igemm_plan *plan, const falt_tensor *result) {
   falt_cuda_igemm_args *a = &plan->args;
   const falt_tensor *residual = &plan->cuda.base.problem.residual;
-  a->y_image = falt_igemm_stride(result, FALT_N);
-  a->y_group = falt_igemm_stride(result, FALT_G) * plan->merged;
+  a->y_image = falt_cuda_stride(result, FALT_N);
+  a->y_group = falt_cuda_stride(result, FALT_G) * plan->merged;
   a->y_channel = falt_igemm_channel_stride(result);
-  a->r_image = falt_igemm_stride(residual, FALT_N);
-  a->r_group = falt_igemm_stride(residual, FALT_G) * plan->merged;
+  a->r_image = falt_cuda_stride(residual, FALT_N);
+  a->r_group = falt_cuda_stride(residual, FALT_G) * plan->merged;
   a->r_channel = falt_igemm_channel_stride(residual);
   for (int i = 0; i < 3; i++) {
-    a->y_axis[i] = falt_igemm_stride(result, FALT_D + i) * plan->polyphase[0][i].pitch;
-    a->r_axis[i] = falt_igemm_stride(residual, FALT_D + i);
+    a->y_axis[i] = falt_cuda_stride(result, FALT_D + i) * plan->polyphase[0][i].pitch;
+    a->r_axis[i] = falt_cuda_stride(residual, FALT_D + i);
   }
   a->groups = plan->groups;
   a->group_apart = plan->spans && plan->evenly.groups ? plan->polyphases : 1;
@@ -273,10 +272,10 @@ static void set_result(falt_igemm_plan *plan, const falt_tensor *result) {
 static void set_pack(falt_igemm_plan *plan, const falt_igemm_roles *r) {
   const falt_tensor *w = &plan->cuda.base.problem.filter;
   plan->pack_args = (falt_cuda_igemm_pack_args){
-      .w_group = falt_igemm_stride(w, FALT_G),
-      .w_row = falt_igemm_stride(w, r->row),
-      .w_channel = falt_igemm_stride(w, r->depth),
-      .w_axis = {falt_igemm_stride(w, FALT_D), falt_igemm_stride(w, FALT_H), falt_igemm_stride(w, FALT_W)},
+      .w_group = falt_cuda_stride(w, FALT_G),
+      .w_row = falt_cuda_stride(w, r->row),
+      .w_channel = falt_cuda_stride(w, r->depth),
+      .w_axis = {falt_cuda_stride(w, FALT_D), falt_cuda_stride(w, FALT_H), falt_cuda_stride(w, FALT_W)},
       .rows = (int)r->result->size[FALT_C],
       .channels = (int)r->source->size[FALT_C],
       .merged = plan->merged,

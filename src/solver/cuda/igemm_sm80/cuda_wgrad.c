@@ -180,14 +180,14 @@ static bool set_args(wgrad_plan *plan, falt_ask *ask) {
                                     .channels = (int)p->input.size[FALT_C],
                                     .merged = plan->merged,
                                     .columns = (int)columns_of(plan),
-                                    .w_group = falt_igemm_stride(w, FALT_G),
-                                    .w_row = falt_igemm_stride(w, FALT_K),
-                                    .w_channel = falt_igemm_stride(w, FALT_C),
+                                    .w_group = falt_cuda_stride(w, FALT_G),
+                                    .w_row = falt_cuda_stride(w, FALT_K),
+                                    .w_channel = falt_cuda_stride(w, FALT_C),
                                     .alpha = p->alpha};
   for (int i = 0; i < 3; i++) {
     a->x.step[i] = (int)p->axis[i].stride;
     a->taps[i] = (int)w->size[FALT_D + i];
-    a->w_axis[i] = falt_igemm_stride(w, FALT_D + i);
+    a->w_axis[i] = falt_cuda_stride(w, FALT_D + i);
   }
   if ((double)a->row_tiles * a->column_tiles * t->bm * t->bn < 0x1p38) return true;
   falt_refuse(ask, "the filter is larger than one launch can number");

@@ -81,7 +81,7 @@ static bool is_run(const falt_problem *p) {
 static int run_unit(const falt_tensor *x) {
   int unit = FALT_IGEMM_VECTOR;
   for (int dim = 0; dim < FALT_DIMS; dim++)
-    while (dim != FALT_W && dim != FALT_C && dim != FALT_G && falt_igemm_stride(x, dim) * 2 % unit) unit /= 2;
+    while (dim != FALT_W && dim != FALT_C && dim != FALT_G && falt_cuda_stride(x, dim) * 2 % unit) unit /= 2;
   return unit;
 }
 
@@ -123,7 +123,7 @@ static void describe(wgrad_plan *plan, const falt_ask *ask) {
 }
 
 static int bytes_along(const falt_tensor *t, int dim) {
-  return (int)(falt_igemm_stride(t, dim) * (int64_t)falt_type_size(t->type));
+  return (int)(falt_cuda_stride(t, dim) * (int64_t)falt_type_size(t->type));
 }
 
 static void set_args(wgrad_plan *plan) {
@@ -136,10 +136,10 @@ static void set_args(wgrad_plan *plan) {
   int64_t parts[5];
   falt_wgrad_halo_parts(s, t, parts);
   *a = (falt_cuda_wgrad_halo_args){
-      .y_image = falt_igemm_stride(y, FALT_N) * size,
-      .y_plane = falt_igemm_stride(y, FALT_D) * size,
-      .x_image = falt_igemm_stride(x, FALT_N) * size,
-      .x_plane = falt_igemm_stride(x, FALT_D) * size,
+      .y_image = falt_cuda_stride(y, FALT_N) * size,
+      .y_plane = falt_cuda_stride(y, FALT_D) * size,
+      .x_image = falt_cuda_stride(x, FALT_N) * size,
+      .x_plane = falt_cuda_stride(x, FALT_D) * size,
       .y_row = bytes_along(y, FALT_H),
       .y_column = bytes_along(y, FALT_W),
       .y_group = bytes_along(y, FALT_G) * plan->merged,

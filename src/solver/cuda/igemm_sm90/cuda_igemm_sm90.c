@@ -7,7 +7,7 @@
 
 #include "cuda/gpu.h"
 #include "planner/planner.h"
-#include "solver/cuda/common/cuda_igemm.h"
+#include "solver/cuda/common/cuda.h"
 #include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90_args.h"
@@ -296,11 +296,10 @@ static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
   bool apart = !has_dense_planes(t);
   for (int i = 0; i < 3; i++) apart = apart || (p->operation == FALT_BACKWARD_DATA && p->axis[i].stride > 1);
   for (int i = 0; i < FALT_DIMS; i++)
-    if (falt_igemm_stride(t, i) < 0) return 0;
+    if (falt_cuda_stride(t, i) < 0) return 0;
   if (!falt_tensor_unit(t, FALT_W) || t->offset * size % 16) return 0;
   int64_t unit = apart ? 1 : 16 / size;
-  while (falt_igemm_stride(t, FALT_C) % unit || falt_igemm_stride(t, FALT_N) % unit || image_pixels(t) % unit)
-    unit /= 2;
+  while (falt_cuda_stride(t, FALT_C) % unit || falt_cuda_stride(t, FALT_N) % unit || image_pixels(t) % unit) unit /= 2;
   return (int)unit;
 }
 

@@ -71,7 +71,7 @@ static int64_t output_blocks(const winograd_plan *plan) {
 /* The address of the tap that the first position of a window meets; dgrad meets them backwards. */
 static float *first_tap(const winograd_plan *plan, char *filter) {
   const falt_problem *p = problem_of(plan);
-  const int64_t last = 2 * (falt_igemm_stride(&p->filter, FALT_H) + falt_igemm_stride(&p->filter, FALT_W));
+  const int64_t last = 2 * (falt_cuda_stride(&p->filter, FALT_H) + falt_cuda_stride(&p->filter, FALT_W));
   return (float *)(void *)filter + (p->operation == FALT_FORWARD ? 0 : last);
 }
 
@@ -185,11 +185,11 @@ static const char *refusal(const falt_ask *ask) {
 /* ---- plan: arguments */
 
 static void set_filter(falt_cuda_winograd_args *a, const falt_problem *p, const falt_igemm_roles *r) {
-  a->w_group = falt_igemm_stride(&p->filter, FALT_G);
-  a->w_row = falt_igemm_stride(&p->filter, r->row);
-  a->w_channel = falt_igemm_stride(&p->filter, r->depth);
+  a->w_group = falt_cuda_stride(&p->filter, FALT_G);
+  a->w_row = falt_cuda_stride(&p->filter, r->row);
+  a->w_channel = falt_cuda_stride(&p->filter, r->depth);
   for (int i = 0; i < 2; i++) {
-    const int64_t stride = falt_igemm_stride(&p->filter, FALT_H + i);
+    const int64_t stride = falt_cuda_stride(&p->filter, FALT_H + i);
     a->w_axis[i] = p->operation == FALT_FORWARD ? stride : -stride;
   }
 }

@@ -59,16 +59,16 @@ const char *falt_cuda_winograd_refusal(const falt_ask *ask) {
 
 void falt_cuda_winograd_set_source(falt_cuda_winograd_args *a, const falt_problem *p, const falt_tensor *x) {
   const bool is_dgrad = p->operation == FALT_BACKWARD_DATA;
-  a->x_image = falt_igemm_stride(x, FALT_N);
-  a->x_plane = falt_igemm_stride(x, FALT_D);
-  a->x_group = falt_igemm_stride(x, FALT_G);
-  a->x_channel = falt_igemm_stride(x, FALT_C);
+  a->x_image = falt_cuda_stride(x, FALT_N);
+  a->x_plane = falt_cuda_stride(x, FALT_D);
+  a->x_group = falt_cuda_stride(x, FALT_G);
+  a->x_channel = falt_cuda_stride(x, FALT_C);
   a->channels = (int)x->size[FALT_C];
   a->groups = (int)x->size[FALT_G];
   a->planes = (int)x->size[FALT_D];
   for (int i = 0; i < 2; i++) {
     const falt_axis *axis = &p->axis[1 + i];
-    a->x_axis[i] = falt_igemm_stride(x, FALT_H + i);
+    a->x_axis[i] = falt_cuda_stride(x, FALT_H + i);
     a->in[i] = (int)x->size[FALT_H + i];
     a->pad[i] = (int)(is_dgrad ? 2 - axis->pad[0] : axis->pad[0]);
     for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
@@ -78,18 +78,18 @@ void falt_cuda_winograd_set_source(falt_cuda_winograd_args *a, const falt_proble
 }
 
 void falt_cuda_winograd_set_result(falt_cuda_winograd_args *a, const falt_tensor *y, const falt_tensor *z) {
-  a->y_image = falt_igemm_stride(y, FALT_N);
-  a->y_plane = falt_igemm_stride(y, FALT_D);
-  a->y_group = falt_igemm_stride(y, FALT_G);
-  a->y_channel = falt_igemm_stride(y, FALT_C);
-  a->r_image = falt_igemm_stride(z, FALT_N);
-  a->r_plane = falt_igemm_stride(z, FALT_D);
-  a->r_group = falt_igemm_stride(z, FALT_G);
-  a->r_channel = falt_igemm_stride(z, FALT_C);
+  a->y_image = falt_cuda_stride(y, FALT_N);
+  a->y_plane = falt_cuda_stride(y, FALT_D);
+  a->y_group = falt_cuda_stride(y, FALT_G);
+  a->y_channel = falt_cuda_stride(y, FALT_C);
+  a->r_image = falt_cuda_stride(z, FALT_N);
+  a->r_plane = falt_cuda_stride(z, FALT_D);
+  a->r_group = falt_cuda_stride(z, FALT_G);
+  a->r_channel = falt_cuda_stride(z, FALT_C);
   a->rows = (int)y->size[FALT_C];
   for (int i = 0; i < 2; i++) {
-    a->y_axis[i] = falt_igemm_stride(y, FALT_H + i);
-    a->r_axis[i] = falt_igemm_stride(z, FALT_H + i);
+    a->y_axis[i] = falt_cuda_stride(y, FALT_H + i);
+    a->r_axis[i] = falt_cuda_stride(z, FALT_H + i);
     a->out[i] = (int)y->size[FALT_H + i];
   }
 }

@@ -185,10 +185,10 @@ static void try_child(wgrad_plan *plan, falt_ask *ask, choice *best) {
 }
 
 static void set_filter(falt_cuda_winograd_args *a, const falt_tensor *w) {
-  a->w_group = falt_igemm_stride(w, FALT_G);
-  a->w_row = falt_igemm_stride(w, FALT_K);
-  a->w_channel = falt_igemm_stride(w, FALT_C);
-  for (int i = 0; i < 2; i++) a->w_axis[i] = falt_igemm_stride(w, FALT_H + i);
+  a->w_group = falt_cuda_stride(w, FALT_G);
+  a->w_row = falt_cuda_stride(w, FALT_K);
+  a->w_channel = falt_cuda_stride(w, FALT_C);
+  for (int i = 0; i < 2; i++) a->w_axis[i] = falt_cuda_stride(w, FALT_H + i);
 }
 
 static const char *choose(falt_plan *base, falt_ask *ask) {
