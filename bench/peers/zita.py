@@ -55,7 +55,7 @@ class Convolver:
             sys.exit(f"zita.py: {name} answers {status}")
 
     def seconds_a_block(self, blocks):
-        """CPU time of all threads, and the largest output."""
+        """CPU time of all threads."""
         process, fields, wait = self.functions["process"], ctypes.byref(self.fields), ctypes.c_bool(True)
         for _ in range(2 * TAPS // BLOCK):  # until the response is full
             process(fields, wait)
@@ -67,7 +67,7 @@ class Convolver:
 
 def faltung(binary, seconds):
     line = subprocess.run([binary, "bench", "convolver", "--seconds", str(seconds), "--json"], check=True,
-                          capture_output=True, text=True, env=None).stdout
+                          capture_output=True, text=True).stdout
     return json.loads(line)
 
 

@@ -686,10 +686,10 @@ FALT_API void falt_convolver_reset(falt_convolver *convolver);
 /* Sets *convolver to NULL. Since 0.1. */
 FALT_API void falt_convolver_destroy(falt_convolver **convolver);
 
-/* Convolves an image whose rows arrive one after the other, such as a scanner's, or a file larger than memory. Integer
- * outputs equal those of one call on the whole image, floating-point outputs agree up to rounding. Memory holds the
- * rows that one window reads and those that the boundary repeats, whatever the height. A row is one position of the
- * outermost axis: a row of an image (space=2), a slice of a volume, a sample of a signal. */
+/* Convolves an image whose rows arrive one after the other, such as a scanner's, or a file larger than memory. For
+ * integers the result is the same as filtering the whole image at once; floating-point results may differ by rounding.
+ * It buffers one window of rows and the rows that the boundary repeats, whatever the height. A row is one position of
+ * the outermost axis: a row of an image (space=2), a slice of a volume, a sample of a signal. */
 typedef struct falt_convolver_rows falt_convolver_rows;
 
 typedef struct falt_convolver_rows_options {

@@ -213,7 +213,7 @@ static int copy_out(void *to, falt_cu_pointer from, size_t bytes) {
   return NOT_SUPPORTED;
 }
 
-/* The table names each function's place, as those of api/device_cuda.c do. */
+/* Designated initializers, as in api/device_cuda.c: such tables of functions look alike. */
 const falt_cuda_driver *falt_cuda_described_driver(void) {
   static const falt_cuda_driver driver = {.init = init,
                                           .version = version,
