@@ -80,7 +80,8 @@ static void bring_row(const byte_walk *w, int64_t y, uint8_t *line) {
   const falt_axis *axis = &rows->axis[2];
   const int64_t first = w->task.begin[2] - axis->pad[0];
   const int64_t count = w->task.end[2] - w->task.begin[2] + (rows->taps[2] - 1) * axis->dilation;
-  const uint8_t *source = falt_rows_source(rows, w->operands->input, w->task.slice, 0, y);
+  const int64_t z = -rows->axis[0].pad[0]; /* of the one plane, which may lie outside the input */
+  const uint8_t *source = falt_rows_source(rows, w->operands->input, w->task.slice, z, y);
   const size_t pixel = (size_t)rows->pixel, bytes = (size_t)count * pixel;
   memset(line + bytes, 0, w->lines->pitch - bytes);
   if (!source) {

@@ -13,6 +13,7 @@ enum {
   MOST_BODY = 2800,  /* multiply-adds unrolled: beyond, the instruction cache misses */
   LARGE_BODY = 1900, /* beyond, it does so at times */
   FLIGHT = 32 << 10, /* bytes in flight to a multiprocessor that memory needs */
+  MOST_MARKS = 32,   /* bits of a thread's mask: the lines and ends that are the constant */
   MANY_TAPS = 512,   /* from here on, lines that are the constant take far more registers */
   UNIFORM = 60,      /* taps that stay in uniform registers */
   SECTOR = 32,       /* bytes that the second-level cache gives at least */
@@ -137,6 +138,8 @@ static const char *reason(const falt_tile_problem *p, const falt_25d *s) {
   if (s->registers > MOST_REGISTERS) return "its sums and lines need more registers than a thread has";
   if (body_of(p, s) * falt_ceil_div(s->ahead, lines_of(p, s)) > MOST_BODY)
     return "its unrolled taps are more instructions than the cache holds";
+  if (lines_of(p, s) + ends_of(p, s) > MOST_MARKS)
+    return "a thread's lines and their ends are more than a mask has bits";
   if (s->rows > p->out[ROW] || (s->block[1] - 1) * s->rows >= p->out[ROW]) return "the image has fewer rows";
   return NULL;
 }

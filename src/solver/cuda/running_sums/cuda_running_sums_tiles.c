@@ -11,7 +11,7 @@ enum {
   LONGEST_CHUNK = 17, /* along a row; odd */
   MOST_REGISTERS = 208,
   MOST_BANDS = 256,
-  MOST_ROUNDS = 16, /* chunks of a lane */
+  MOST_ROUNDS = 48, /* chunks of a lane */
   WARPS_NEEDED = 12 /* of a multiprocessor, to hide latency */
 };
 

@@ -53,6 +53,8 @@ static void test_same_bits(void **state) {
       "correlate h=33 w=41 r=4 s=6 pixel=3 type=u8 boundary=edge",
       "correlate h=33 w=41 r=3 s=3 pixel=4 type=u8 value=7",
       "correlate h=33 w=41 r=3 s=5 type=u8 dilation=1x3 out-type=s16",
+      "correlate d=1 h=33 w=41 t=1 r=3 s=3 pad=-1:1x1x1 type=u8 value=7",
+      "correlate d=1 h=33 w=41 t=1 r=3 s=3 pad=1:-1x1x1 type=u8 boundary=z=edge,y=constant,x=wrap",
       "convolve w=5000 s=7 type=u8 out-type=f32 boundary=reflect101",
   };
   static const float scales[] = {1, 2, 16, 512};

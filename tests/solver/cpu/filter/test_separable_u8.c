@@ -44,6 +44,8 @@ static void test_integer_taps(void **state) {
       {"convolve h=7 w=3 r=5 s=9 type=u8 boundary=symmetric", 5, 9},
       {"correlate h=33 w=41 r=3 s=3 pixel=4 type=u8 value=7", 3, 3},
       {"correlate h=33 w=400 r=3 s=5 type=u8 dilation=1x3 boundary=wrap", 3, 5},
+      {"correlate d=1 h=33 w=41 t=1 r=3 s=3 pad=-1:1x1x1 type=u8 value=7", 3, 3},
+      {"correlate d=1 h=33 w=41 t=1 r=3 s=3 pad=1:-1x1x1 type=u8 boundary=z=edge,y=constant,x=wrap", 3, 3},
   };
   static uint8_t input[MOST], found[MOST], expected[MOST];
   falt_device *device = make_device();

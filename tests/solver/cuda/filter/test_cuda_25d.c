@@ -59,6 +59,8 @@ static void check_tile(void *context, const void *candidate) {
   assert_true(s->x_vector * p->x_bytes <= 16 && s->y_vector * p->y_bytes <= 16);
   const int lines = s->rows + p->taps[1] - 1;
   assert_true(s->ahead >= 1 && (s->ahead <= lines || lines == 1));
+  const int right = p->taps[2] - 1 - s->left, ends = s->both ? s->left + right : s->left > right ? s->left : right;
+  assert_true(lines + ends <= 32); /* bits of the mask of those that are the constant */
   assert_true(s->count[0] * s->planes >= p->out[0] && (s->count[0] - 1) * s->planes < p->out[0]);
   assert_true(s->count[1] * s->block[1] * s->rows >= p->out[1]);
   check_columns(p, s);
@@ -159,6 +161,10 @@ static void test_rejected(UNUSED void **state) {
   expect_rejected(&p, "neighbouring");
   p = volume(15, 64);
   expect_rejected(&p, "");
+  p = tile_problem((int[]){2, 33, 1}, (int64_t[]){2, 64, 64}); /* columns of two terms */
+  expect_rejected(&p, "mask");
+  p.taps[1] = 32;
+  choose(&p);
 }
 
 /* Tiles that were compiled for sm_90a, with and without spills: those that spill are not offered with as many blocks,

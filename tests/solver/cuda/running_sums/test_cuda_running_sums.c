@@ -87,6 +87,8 @@ static void test_estimates(UNUSED void **state) {
   assert_true(choose(&large).seconds < 1.7 * choose(&small).seconds);
   const falt_running_pass signal = box(1, 9, 1, 1 << 26), longer = box(1, 1001, 1, 1 << 26);
   assert_true(choose(&longer).seconds < 1.7 * choose(&signal).seconds);
+  const falt_running_pass longest = box(1, 20001, 1, 50000);
+  choose(&longest);
 }
 
 /* A row of sums that does not fit into shared memory. */
@@ -136,6 +138,7 @@ static void test_compile(UNUSED void **state) {
   static const variant variants[] = {
       {31, 31, "float", "float", "float", FALT_F32, 3, 1, 1, 0},
       {301, 301, "float", "float", "float", FALT_F32, 2, 1, 1, 0},
+      {1, 20001, "float", "float", "float", FALT_F32, 1, 1, 1, 0},
       {31, 31, "unsigned char", "int", "float", FALT_U8, 3, 1, 1, 0},
       {301, 301, "unsigned char", "int", "double", FALT_U8, 1, 3, 1, 0},
       {3, 5, "unsigned short", "int", "double", FALT_U16, 4, 1, 1, 0},
