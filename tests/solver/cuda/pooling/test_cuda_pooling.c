@@ -136,9 +136,8 @@ static void test_registers(UNUSED void **state) {
     for (int operation = FALT_MAXPOOL; operation <= FALT_BACKWARD_AVGPOOL; operation++) {
       const int width = operation == FALT_BACKWARD_MAXPOOL ? 4 : 8;
       const falt_cuda_kernel wide = pooling(operation, 3, 2, width), single = pooling(operation, 3, 2, 1);
-      compile(&wide, architectures[a], operation == FALT_BACKWARD_MAXPOOL ? 200 : 128, 8);
-      if (operation == FALT_MAXPOOL) compile(&single, architectures[a], 96, 0);
-      if (operation == FALT_BACKWARD_MAXPOOL) compile(&single, architectures[a], 160, 0);
+      compile(&wide, architectures[a], operation == FALT_BACKWARD_MAXPOOL ? 200 : 128, 0);
+      compile(&single, architectures[a], operation == FALT_BACKWARD_MAXPOOL ? 160 : 96, 0);
     }
 }
 
