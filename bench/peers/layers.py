@@ -117,6 +117,49 @@ def torch_made(torch, p, place=lambda tensor: tensor):
     return name, run, order or (lambda y: y)
 
 
+LONG, LONG_WORDS = 121, set("n c k w s groups pad type layout filter boundary".split())
+
+
+def is_long(p):
+    """A causal or circular layer of single channels and many taps, as sequence models have it."""
+    c, taps = p.number("c"), p.number("s")
+    return (p.verb in ("forward", "backward-data", "backward-filter") and p.space == 1 and set(p.words) <= LONG_WORDS
+            and p.number("groups") == c == p.number("k") and LONG <= taps <= p.number("w")
+            and p.words.get("pad") == f"{taps - 1}:0" and p.words.get("boundary", "wrap") == "wrap")
+
+
+def by_transforms(torch, p, place):
+    """As torch_made, by transforms in f32 of twice the signal's length, or of the circle's. The filter is turned over
+    before the time, since such models keep it so."""
+    length, taps = p.number("w"), p.number("s")
+    points = length if p.has("boundary") else 2 * length
+    x, y, w = place(data(torch, p, "input")), place(data(torch, p, "output")), place(weights(torch, p))
+    h = w[:, 0].flip(-1).contiguous()
+
+    def spectrum(signal):
+        return torch.fft.rfft(signal.float(), n=points)
+
+    def back(product, count):
+        return torch.fft.irfft(product, n=points)[..., :count].to(x.dtype)
+
+    function = {"forward": lambda: back(spectrum(x) * spectrum(h), length),
+                "backward-data": lambda: back(spectrum(y) * spectrum(h).conj(), length),
+                "backward-filter": lambda: back((spectrum(y) * spectrum(x).conj()).sum(0), taps)}[p.verb]
+
+    def run():
+        with torch.inference_mode():
+            return function()
+
+    return "fft", run, (lambda dw: dw.flip(-1)) if p.verb == "backward-filter" else (lambda y: y)
+
+
+def torch_fft(modules, p, Peer):
+    torch = modules["torch"]
+    if torch and is_long(p):
+        name, run, order = by_transforms(torch, p, lambda tensor: tensor)
+        yield Peer("torch", f"torch {name}", torch.__version__, run, lambda y: array_of(torch, order(y)))
+
+
 def torch_layer(modules, p, Peer):
     torch = modules["torch"]
     made = torch_made(torch, p)
@@ -125,4 +168,4 @@ def torch_layer(modules, p, Peer):
         yield Peer("torch", f"torch {name}", torch.__version__, run, lambda y: array_of(torch, order(y)))
 
 
-PEERS = (torch_layer,)
+PEERS = (torch_layer, torch_fft)

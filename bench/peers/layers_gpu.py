@@ -1,7 +1,7 @@
 """torch as the peer of layers on a GPU: cuDNN where it applies, torch's own kernels otherwise. Both memory orders are
 timed for every problem, since a user would choose the faster one. The weights are given with each call, as with
 filter=given."""
-from layers import tensor_of, torch_made
+from layers import by_transforms, is_long, tensor_of, torch_made
 from libraries_gpu import cudnn_version
 
 
@@ -39,4 +39,13 @@ def torch_layer(modules, p, Peer):
                        differ=comparison(torch, p, logical, device))
 
 
-PEERS = (torch_layer,)
+def torch_fft(modules, p, Peer):
+    """Long layers by cuFFT."""
+    torch = modules["cudnn"]
+    if torch and is_long(p):
+        device = f"cuda:{modules['driver'].ordinal}"
+        name, run, order = by_transforms(torch, p, lambda tensor: tensor.to(device))
+        yield Peer("torch", f"torch {name}", torch.__version__, run, differ=comparison(torch, p, order, device))
+
+
+PEERS = (torch_layer, torch_fft)

@@ -62,5 +62,4 @@ const falt_solver falt_solver_cuda_fft_partitioned = {.name = "cuda-fft-partitio
                                                       .device_kind = "cuda",
                                                       .plan = falt_cuda_plan_make,
                                                       .steps = &steps,
-                                                      .mixes = true,
-                                                      .only_by_name = true};
+                                                      .mixes = true};

@@ -20,5 +20,4 @@ const falt_solver falt_solver_cuda_fft_wgrad = {.name = "cuda-fft-wgrad",
                                                 .device_kind = "cuda",
                                                 .plan = falt_cuda_plan_make,
                                                 .steps = &steps,
-                                                .mixes = true,
-                                                .only_by_name = true};
+                                                .mixes = true};

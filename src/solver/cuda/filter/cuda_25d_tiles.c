@@ -15,6 +15,7 @@ enum {
   FLIGHT = 32 << 10, /* bytes in flight to a multiprocessor that memory needs */
   MOST_MARKS = 32,   /* bits of a thread's mask: the lines and ends that are the constant */
   MANY_TAPS = 512,   /* from here on, lines that are the constant take far more registers */
+  MANY_LINES = 24,   /* likewise */
   UNIFORM = 60,      /* taps that stay in uniform registers */
   SECTOR = 32,       /* bytes that the second-level cache gives at least */
   WIDE = 32,         /* bytes of a thread's line: a warp's accesses are adjacent */
@@ -108,7 +109,8 @@ static int missed_registers(const falt_tile_problem *p, const falt_25d *s) {
   if (p->sum_bytes > 4) return p->fills && !p->terms ? reach / 4 : 0;
   if (p->terms) return p->fills ? reach / 9 : 0;
   if (p->tiny) return p->fills && s->both ? reach / 2 : 0;
-  if (p->fills && down > 0 && p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN] >= MANY_TAPS) return 102;
+  const int taps = p->taps[PLANE] * p->taps[ROW] * p->taps[COLUMN];
+  if (p->fills && (down >= MANY_LINES || (down > 0 && taps >= MANY_TAPS))) return 102;
   if (p->converts && p->fills) return larger(s->both ? reach : reach * 47 / 100, 4 * down) + 2 * ends;
   if (p->converts) return reach / 4 + 2 * ends;
   return p->fills ? (reach * 47 + ends * 550) / 100 : reach * reach / 256;

@@ -361,5 +361,4 @@ const falt_solver falt_solver_cuda_running_sums = {.name = "cuda-running-sums",
                                                    .device_kind = "cuda",
                                                    .plan = falt_plan_make,
                                                    .steps = &steps,
-                                                   .takes_factors = true,
-                                                   .only_by_name = true};
+                                                   .takes_factors = true};
