@@ -19,7 +19,7 @@
 #include "core/types.h"
 #include "planner/planner.h"
 
-enum { MOST_SOLVERS = 64, THREADS = 2 };
+enum { MOST_SOLVERS = 128, THREADS = 2 };
 
 static falt_device *device;
 static bool seen[MOST_SOLVERS]; /* solvers that computed something, in the order of falt_solvers */
@@ -40,6 +40,7 @@ static bool run(int solver, const falt_problem *p, falt_operands operands, const
   if (falt_plan_create(&plan, device, p, &budget, filter) != FALT_OK) return false;
   if (falt_execute_host(plan, &operands) != FALT_OK) fail_msg("%s", falt_message());
   falt_plan_destroy(&plan);
+  assert_true(solver < MOST_SOLVERS);
   seen[solver] = true;
   return true;
 }

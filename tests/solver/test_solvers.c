@@ -17,7 +17,7 @@
 #include "core/random.h"
 #include "planner/search.h"
 
-enum { MOST_THREADS = 3, MOST_SOLVERS = 64, FEW = 100 };
+enum { MOST_THREADS = 3, MOST_SOLVERS = 128, FEW = 100 };
 
 static uint64_t first_seed = 1;
 static int count = 500;

@@ -12,7 +12,7 @@ enum {
   MOST_REGISTERS = 208,
   MOST_BANDS = 256,
   MOST_ROUNDS = 48, /* chunks of a lane */
-  WARPS_NEEDED = 12 /* of a multiprocessor, to hide latency */
+  WARPS_NEEDED = 24 /* of a multiprocessor, to hide latency */
 };
 
 enum { DOWN, ALONG };
