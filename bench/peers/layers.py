@@ -129,7 +129,7 @@ def is_long(p):
 
 
 def by_transforms(torch, p, place):
-    """As torch_made, by transforms in f32 of twice the signal's length, or of the circle's. The filter is turned over
+    """As torch_made, by transforms in f32 of twice the signal's length, or of the circle's. The filter is flipped
     before the time, since such models keep it so."""
     length, taps = p.number("w"), p.number("s")
     points = length if p.has("boundary") else 2 * length

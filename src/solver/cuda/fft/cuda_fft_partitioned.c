@@ -58,8 +58,5 @@ static const falt_plan_steps steps = {
     choose};
 
 extern const falt_solver falt_solver_cuda_fft_partitioned;
-const falt_solver falt_solver_cuda_fft_partitioned = {.name = "cuda-fft-partitioned",
-                                                      .device_kind = "cuda",
-                                                      .plan = falt_cuda_plan_make,
-                                                      .steps = &steps,
-                                                      .mixes = true};
+const falt_solver falt_solver_cuda_fft_partitioned = {
+    .name = "cuda-fft-partitioned", .device_kind = "cuda", .plan = falt_cuda_plan_make, .steps = &steps, .mixes = true};

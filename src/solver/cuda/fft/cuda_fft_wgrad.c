@@ -16,8 +16,5 @@ static const falt_plan_steps steps = {
     choose};
 
 extern const falt_solver falt_solver_cuda_fft_wgrad;
-const falt_solver falt_solver_cuda_fft_wgrad = {.name = "cuda-fft-wgrad",
-                                                .device_kind = "cuda",
-                                                .plan = falt_cuda_plan_make,
-                                                .steps = &steps,
-                                                .mixes = true};
+const falt_solver falt_solver_cuda_fft_wgrad = {
+    .name = "cuda-fft-wgrad", .device_kind = "cuda", .plan = falt_cuda_plan_make, .steps = &steps, .mixes = true};

@@ -357,8 +357,5 @@ static const falt_plan_steps steps = {
     sizeof(running_plan), {execute, print, falt_plan_free, ready}, inapplicable, choose};
 
 extern const falt_solver falt_solver_cuda_running_sums;
-const falt_solver falt_solver_cuda_running_sums = {.name = "cuda-running-sums",
-                                                   .device_kind = "cuda",
-                                                   .plan = falt_plan_make,
-                                                   .steps = &steps,
-                                                   .takes_factors = true};
+const falt_solver falt_solver_cuda_running_sums = {
+    .name = "cuda-running-sums", .device_kind = "cuda", .plan = falt_plan_make, .steps = &steps, .takes_factors = true};
