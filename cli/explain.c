@@ -9,6 +9,7 @@
 #include "explain_page.h"
 #include "problem.h"
 #include "report.h"
+#include "suite.h"
 #include "verbs.h"
 
 static const double default_seconds = 0.1; /* of measuring, for each candidate */
@@ -30,8 +31,16 @@ static void print_candidate(void *context, const falt_candidate *candidate) {
 
 static int explain(const cli_options *options, cli_question *question, cli_explanation *page) {
   void *filter; /* its values may make a difference; other operands are made where something is measured */
-  const int status = cli_filter_random(&filter, &question->problem, 1);
+  cli_case kernel;
+  const cli_case *taps;
+  int status = cli_case_of_option(options, &kernel, &taps);
+  if (status == CLI_DONE) status = cli_filter_random(&filter, &question->problem, 1);
   if (status != CLI_DONE) return status;
+  if (taps) status = cli_case_taps(taps, &question->problem, filter);
+  if (status != CLI_DONE) {
+    free(filter);
+    return status;
+  }
   answer a = {.list = {.file = stdout,
                        .json = options->json,
                        .all = options->all,

@@ -144,7 +144,7 @@ typedef struct option {
 #define FIELD(name) offsetof(cli_options, name)
 
 static const option options_table[] = {
-    {"kernel", "K", CLI_FILTERS, read_text, FIELD(kernel),
+    {"kernel", "K", CLI_FILTERS | CLI_PROBLEMS, read_text, FIELD(kernel),
      "a name (gaussian:2, box:5x5, sobel:x, ...), a literal (\"1 2 1; 2 4 2; 1 2 1\") or a file (.npy or text)"},
     {"normalize", NULL, CLI_FILTERS, read_flag, FIELD(normalize), "divide the kernel by its sum"},
     {"boundary", "MODE", CLI_FILTERS, read_text, FIELD(boundary),

@@ -59,17 +59,29 @@ static bool split(char *text, cli_case *one) {
   return line_length < (int)sizeof one->line && kernel_length < (int)sizeof one->kernel;
 }
 
+int cli_case_of_option(const cli_options *options, cli_case *one, const cli_case **taps) {
+  *one = (cli_case){.number = 0};
+  *taps = NULL;
+  if (!options->kernel) return CLI_DONE;
+  if (strlen(options->kernel) >= sizeof one->kernel)
+    return cli_fail(CLI_WRONG, "--kernel: has more than %zu characters; write it to a file", sizeof one->kernel - 1);
+  strcpy(one->kernel, options->kernel);
+  *taps = one;
+  return CLI_DONE;
+}
+
 bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error) {
-  if (problem->factors) return cli_wrong(error, "@ %.60s: is no filter of factors; leave it out", one->kernel);
-  if (!problem->is_filter) return cli_wrong(error, "@ %.60s: only filters take a kernel; leave it out", one->kernel);
+  if (problem->factors) return cli_wrong(error, "--kernel %.60s: is no filter of factors; leave it out", one->kernel);
+  if (!problem->is_filter)
+    return cli_wrong(error, "--kernel %.60s: only filters take a kernel; leave it out", one->kernel);
   if (!cli_kernel_make(one->kernel, problem->space, true, kernel, error)) return false;
   const int64_t *has = kernel->size, *wants = &problem->filter.size[FALT_D];
   if (memcmp(has, wants, 3 * sizeof *has) == 0) return true;
   cli_kernel_free(kernel);
-  return cli_wrong(error,
-                   "@ %.60s: has %lldx%lldx%lld taps (t, r, s) and the problem %lldx%lldx%lld; change t, r and s",
-                   one->kernel, (long long)has[0], (long long)has[1], (long long)has[2], (long long)wants[0],
-                   (long long)wants[1], (long long)wants[2]);
+  return cli_wrong(
+      error, "--kernel %.60s: has %lldx%lldx%lld taps (t, r, s) and the problem %lldx%lldx%lld; change t, r and s",
+      one->kernel, (long long)has[0], (long long)has[1], (long long)has[2], (long long)wants[0], (long long)wants[1],
+      (long long)wants[2]);
 }
 
 /* Random taps would drive most results of integer images into saturation, where every mistake looks right: weights of
@@ -90,17 +102,22 @@ static void make_average_factors(float *values, const falt_problem *p) {
     }
 }
 
+/* A case of the option has no name. */
+static int fail_case(const cli_case *one, const io_error *error) {
+  return cli_fail(CLI_WRONG, "%s%s%s", one->name, one->name[0] ? ": " : "", error->text);
+}
+
 int cli_case_taps(const cli_case *one, const falt_problem *problem, void *filter) {
   const int64_t count = falt_problem_filter_elements(problem);
   if (one->kernel[0]) {
     cli_kernel kernel;
     io_error error;
-    if (!cli_case_kernel(one, problem, &kernel, &error)) return cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
+    if (!cli_case_kernel(one, problem, &kernel, &error)) return fail_case(one, &error);
     void *packed = cli_kernel_pack(&kernel, problem->filter.type, &error);
     if (packed) memcpy(filter, packed, (size_t)count * falt_type_size(problem->filter.type));
     free(packed);
     cli_kernel_free(&kernel);
-    return packed ? CLI_DONE : cli_fail(CLI_WRONG, "%s: %s", one->name, error.text);
+    return packed ? CLI_DONE : fail_case(one, &error);
   }
   const bool averages =
       problem->is_filter && problem->filter.type == FALT_F32 && cli_type_is_integer(problem->output.type);

@@ -42,6 +42,9 @@ int cli_suite_keep(const cli_options *options, cli_suite *suite);
  * and returns its exit status, or CLI_DONE. */
 int cli_suite_draw(cli_suite *suite, int64_t count, uint64_t seed);
 
+/* Makes a case of the option --kernel and sets *taps to it, or to NULL without the option. Prints an error and returns
+ * its exit status, or CLI_DONE. */
+int cli_case_of_option(const cli_options *options, cli_case *one, const cli_case **taps);
 /* The kernel of a case that names one; false and *error if its size is not the problem's. */
 bool cli_case_kernel(const cli_case *one, const falt_problem *problem, cli_kernel *kernel, io_error *error);
 /* Gives a filter, filled at random, the values of the case: its kernel's, or weights of an average where random taps

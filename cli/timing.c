@@ -65,8 +65,11 @@ int cli_time_problem(const cli_options *options, cli_question *question, const c
 
 int falt_verb_time(const cli_options *options) {
   cli_question question;
+  cli_case kernel;
+  const cli_case *taps;
   int status = cli_question_open(options, 0, &question);
-  if (status == CLI_DONE) status = cli_time_problem(options, &question, NULL);
+  if (status == CLI_DONE) status = cli_case_of_option(options, &kernel, &taps);
+  if (status == CLI_DONE) status = cli_time_problem(options, &question, taps);
   cli_question_close(&question);
   return status;
 }

@@ -123,7 +123,13 @@ int falt_verb_tune(const cli_options *options) {
   if (options->arch && !options->compile_only)
     return cli_fail(CLI_WRONG,
                     "--arch: tunes nothing, this GPU or CPU is measured; add --compile-only or leave it out");
-  if (options->operands == 1 && !strchr(options->operand[0], ' ')) return run_suite(options);
-  const int status = cli_line_join(options, 0, line);
-  return status == CLI_DONE ? run_line(options, line, NULL) : status;
+  cli_case kernel;
+  const cli_case *taps;
+  int status = cli_case_of_option(options, &kernel, &taps);
+  if (status != CLI_DONE) return status;
+  if (options->operands == 1 && !strchr(options->operand[0], ' '))
+    return taps ? cli_fail(CLI_WRONG, "--kernel: a file's lines name their own after @; leave it out")
+                : run_suite(options);
+  status = cli_line_join(options, 0, line);
+  return status == CLI_DONE ? run_line(options, line, taps) : status;
 }
