@@ -190,6 +190,9 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_BACKWARD_DATA && p->axis[2].stride > 1)
     share /= 2; /* a pass for each polyphase part of a row, whose results are not adjacent */
+  if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_FORWARD && p->axis[2].stride > 1 &&
+      device->isa == FALT_ISA_AVX2)
+    share /= 2; /* a row gathered for each tap; measured with AVX2 only */
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
   return falt_roofline(device, type, flops + gathering(plan, flops) + share * (finishing(plan) + loading(plan)), share,
                        falt_problem_bytes(p));

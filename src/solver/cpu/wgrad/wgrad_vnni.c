@@ -313,24 +313,25 @@ static const char *refusal_of_layer(const falt_outer_tiles_plan *plan) {
 /* ---- estimate */
 
 /* Fraction of the multiply-add peak, and overheads, in f32 operations of vectors at that peak; measured for AMX and for
- * vectors. */
+ * vectors. AVX2 transposes and pairs element by element, at two cycles each. */
 typedef struct expense {
-  double share, sum, result;
+  double share, sum, result, transposed, paired;
 } expense;
-static const expense by_matrix = {0.6, 24, 40}, by_vectors = {0.85, 12, 40};
-static const double per_transposed = 16, per_spaced = 2, per_paired = 8;
+static const expense by_matrix = {0.6, 24, 40, 16, 8}, by_vectors = {0.85, 12, 40, 16, 8},
+                     by_avx2 = {0.85, 12, 40, 64, 64};
+static const double per_spaced = 2;
 static const double per_apart[] = {[FALT_APART_NEAR] = 360, [FALT_APART_FAR] = 1860};
 
 static double estimate(const falt_outer_tiles_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
-  const expense *by = plan->kernels->together > 1 ? &by_matrix : &by_vectors;
+  const expense *by = plan->kernels->together > 1 ? &by_matrix : device->isa == FALT_ISA_AVX2 ? &by_avx2 : &by_vectors;
   const double groups = (double)falt_outer_tiles_groups(plan), parts = (double)plan->all;
   const double rows = (double)(tile_count(plan) * plan->rows), columns = (double)falt_round_up(layer->results, ROWS);
   const double depth = 2 * (double)(plan->segments * falt_round_up(groups_of(plan), plan->kernels->together));
   const double speed = falt_halves_speed(device, plan->kernels->speed[FALT_TILES_BF16]);
   const double products = 2 * groups * parts * rows * columns * depth / speed;
-  const double transposed = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : per_transposed);
-  const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * per_paired;
+  const double transposed = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : by->transposed);
+  const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * by->paired;
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) *
                          (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);
