@@ -47,8 +47,12 @@ int cli_time_problem(const cli_options *options, cli_question *question, const c
   falt_plan *plan = NULL;
   falt_candidate measured;
   int status = cli_operands_random(&operands, &question->problem, 1);
-  if (status == CLI_DONE && one) status = cli_case_taps(one, &question->problem, operands.set.filter);
   if (status != CLI_DONE) return status;
+  if (one) status = cli_case_taps(one, &question->problem, operands.set.filter);
+  if (status != CLI_DONE) {
+    cli_operands_free(&operands);
+    return status;
+  }
   falt_status done = falt_plan_create(&plan, question->device, &question->problem, &question->budget,
                                       cli_filter_known(&question->problem, operands.set.filter));
   if (done == FALT_OK) status = cli_operands_place(&operands, &question->problem, question->device, plan, &placed);
