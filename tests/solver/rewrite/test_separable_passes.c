@@ -40,12 +40,15 @@ static void *run(falt_plan *plan, const falt_problem *p, const void *x, const vo
   return y;
 }
 
-/* Passes of a plan, all of them by one solver here. */
+/* Passes of a plan: what stands in its brackets, not deeper. */
 static int count_passes(const falt_plan *plan) {
   char text[1024];
-  int count = 0;
+  int count = 0, depth = 0;
   falt_plan_print(plan, text, sizeof text);
-  for (const char *at = text; (at = strstr(at, "(direct")); at++) count++;
+  for (const char *at = text; *at; at++) {
+    count += *at == '(' && depth == 1;
+    depth += (*at == '(') - (*at == ')');
+  }
   return count;
 }
 
