@@ -284,23 +284,6 @@ static double setting_up(const falt_rows *rows) {
              : 0;
 }
 
-/* The same for AVX2, in operations at the peak; Zen 3 beside other load (docs/internals/cost-model.md). Its kernels
- * have no 2.5D blocking. A tile starts a loop over each row of taps that it meets, and the loop's start and
- * mispredicted end take as long as 34 cycles of multiply-adds. A single row loads a vector for each multiply-add. */
-static double avx2_work(const falt_direct_plan *plan, double converted) {
-  enum { PER_CYCLE = 4 /* operations of each element: two multiply-adds */, START = 34, QUEUE = 8, CONVERSION = 18 };
-  const falt_rows *rows = &plan->rows;
-  const bool single = rows->out[1] < rows->kernels->tile_rows * plan->out_step;
-  const int64_t high = single ? 1 : rows->kernels->tile_rows, wide = single ? QUEUE : rows->kernels->tile_vectors;
-  const int64_t vector = 32 / (int64_t)rows->lane_size, row = rows->out[2] * rows->pixel;
-  double loops = 0;
-  for (int i = 0; i < plan->part_count; i++) loops += (double)(plan->parts[i].planes * (plan->parts[i].r + high - 1));
-  const double blocks = (double)falt_ceil_div(row, wide * vector) / (double)(high * row);
-  const double started = (double)falt_tensor_count(&plan->problem.output) * blocks * loops;
-  return falt_problem_flops(&plan->problem) / (single ? 0.5 : 0.77) + started * (double)(START * PER_CYCLE * vector) +
-         CONVERSION * converted;
-}
-
 static void estimate(falt_direct_plan *plan) {
   const falt_rows *rows = &plan->rows;
   const falt_device *device = plan->base.device;
@@ -311,10 +294,8 @@ static void estimate(falt_direct_plan *plan) {
   if (plan->begin == plan->end) converted += (double)falt_tensor_count(&plan->problem.input);
   if (!rows->out_place || plan->finishes) converted += results;
   falt_type type = falt_lane_type(rows->lane);
-  const bool avx2 = rows->kernels->isa == FALT_ISA_AVX2;
-  const double share = avx2 ? 1 : efficiency(plan);
-  const double flops = avx2 ? avx2_work(plan, converted) : falt_problem_flops(&plan->problem) + 8 * converted;
-  plan->base.cost.seconds = falt_roofline(device, type, flops + share * setting_up(rows), share, bytes);
+  double flops = falt_problem_flops(&plan->problem) + 8 * converted + efficiency(plan) * setting_up(rows);
+  plan->base.cost.seconds = falt_roofline(device, type, flops, efficiency(plan), bytes);
 }
 
 /* ---------------------------------------------------------------------------------------------------------- plan */

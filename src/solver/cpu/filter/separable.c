@@ -152,33 +152,25 @@ static bool choose_blocks(falt_separable *how, falt_ask *ask, falt_memory_layout
   }
 }
 
-/* Share of the peak of the passes along z and y, and costs in their multiply-adds: of a row and term, and of an element
- * in or out, of the lane's type or another. Of AVX2 on Zen 3 beside other load (docs/internals/cost-model.md). */
-typedef struct expense {
-  double share, each_row, each_row_of_planes, place, convert;
-} expense;
-static const expense by_avx512 = {0.65, 2000, 1300, 4, 6}, by_avx2 = {0.44, 3500, 3500, 6, 11};
-
 /* In units of a multiply-add of the passes along z and y. Along x each has a load of its own, mostly across a cache
  * line, and takes two; rows in and out take a few more. Rows that two bands read come from memory twice, and the passes
  * along z and y make the columns that two strips read twice. The calls for a row and term have a cost that narrow rows
  * show: measured on rows of 64 pixels. */
 static double seconds(const separable_plan *plan) {
+  const double each_row = 2000, each_row_of_planes = 1300;
   const falt_separable *how = &plan->how;
   const falt_rows *rows = &how->rows;
-  const expense *by = rows->kernels->isa == FALT_ISA_AVX2 ? &by_avx2 : &by_avx512;
   const falt_factors *factors = &how->factors;
-  const double outputs = (double)falt_tensor_count(&plan->base.problem.output);
+  const double efficiency = 0.65, outputs = (double)falt_tensor_count(&plan->base.problem.output);
   const double again = 1 + (double)falt_separable_span(rows, 1, 1) / (double)(how->block[1] * rows->axis[1].stride);
   const double width = (double)falt_min(how->block[2], rows->out[2]);
   const double halo = (double)(falt_separable_span(rows, 2, 1) - 1) / (double)rows->axis[2].stride;
   const double columns = (double)falt_min(rows->axis[2].stride, rows->taps[2]) * (1 + halo / width);
   double work = factors->terms * (columns * (double)rows->taps[1] + (how->along ? 1.5 : 2) * (double)rows->taps[2]);
   if (how->has_z) work += factors->groups * again * columns * (double)(rows->taps[0] * rows->axis[1].stride);
-  work += factors->terms * (by->each_row + (how->has_z ? by->each_row_of_planes : 0)) / (width * (double)rows->pixel);
-  work += (rows->in_place ? by->place : by->convert) * columns * (double)rows->axis[1].stride;
-  work += rows->out_place ? by->place : by->convert;
-  return falt_roofline(plan->base.device, falt_lane_type(rows->lane), 2 * outputs * work, by->share,
+  work += factors->terms * (each_row + (how->has_z ? each_row_of_planes : 0)) / (width * (double)rows->pixel);
+  work += (rows->in_place ? 4 : 6) * columns * (double)rows->axis[1].stride + (rows->out_place ? 4 : 6);
+  return falt_roofline(plan->base.device, falt_lane_type(rows->lane), 2 * outputs * work, efficiency,
                        (again + 1) / 2 * falt_problem_bytes(&plan->base.problem));
 }
 

@@ -102,15 +102,10 @@ static const char *factor(separable_u8_plan *plan, const falt_ask *ask, double *
 
 /* ---- estimate */
 
-/* Fraction of the multiply-add peak. AVX2 has half the registers: half as many sums share a load and a tap (measured on
- * Zen 3). */
-static const double share = 0.9, avx2_share = 0.45;
-
 /* In multiply-adds of f32 for a result; blocks of rows and their halo are computed whole. */
 static double seconds(const separable_u8_plan *plan) {
   const falt_rows *rows = &plan->rows;
-  const double efficiency = plan->base.device->isa == FALT_ISA_AVX2 ? avx2_share : share;
-  const double tile = plan->kernels->rows, halo = (double)((rows->taps[2] - 1) * step_of(rows));
+  const double efficiency = 0.9, tile = plan->kernels->rows, halo = (double)((rows->taps[2] - 1) * step_of(rows));
   const double along_y = (double)rows->taps[1] * (plan->symmetric[0] ? 0.7 : 1);
   const double along_x = (double)rows->taps[2] * (plan->symmetric[1] ? 0.7 : 1);
   const double rows_in = 3 * (tile + (double)rows->taps[1]) / tile, transposed = 6, results = 6;

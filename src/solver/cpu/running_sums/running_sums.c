@@ -123,22 +123,20 @@ static double along_cost(int64_t taps) {
   return 6 + passes + 2.4 * (double)(taps % 16 / 4 + taps % 4);
 }
 
-/* In multiply-adds at the peak, as measured with AVX-512 on boxes of 3x3 to 301x301. AVX2 takes twice as many of its
- * own multiply-adds for integers: it converts them in several instructions. Tasks sum some rows and columns
+/* In multiply-adds at the peak, as measured with AVX-512 on boxes of 3x3 to 301x301. Tasks sum some rows and columns
  * twice; each row has a cost of its own. */
 static double seconds(const running_plan *plan) {
   const falt_running *how = &plan->how;
   const falt_rows *rows = &how->rows;
   const double slide = how->whole ? 5 : 40, copy = 5, results = how->whole ? 3 : 8, each_row = 2600;
   const double outputs = (double)falt_tensor_count(&plan->base.problem.output);
-  const double times = how->whole && plan->base.device->isa == FALT_ISA_AVX2 ? 1.9 : 1;
   double reads[3], work; /* rows or columns of a task for each of its outputs */
   for (int i = 0; i < 3; i++) reads[i] = (double)reach(rows, i, how->block[i]) / (double)how->block[i];
   work = slide * reads[1] * reads[2] + along_cost(rows->taps[2]) * reads[2] + results;
   if (rows->taps[0] > 1) work += slide * reads[0] * reads[1] * reads[2];
   if (!how->in_place) work += 2 * copy * reads[0] * reads[1] * reads[2];
   work += each_row / (double)(how->block[2] * rows->pixel);
-  return falt_roofline(plan->base.device, falt_lane_type(rows->lane), 2 * outputs * times * work, 1,
+  return falt_roofline(plan->base.device, falt_lane_type(rows->lane), 2 * outputs * work, 1,
                        falt_problem_bytes(&plan->base.problem));
 }
 
