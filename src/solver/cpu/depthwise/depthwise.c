@@ -247,10 +247,8 @@ static const char *refusal(const falt_solver *solver, const falt_problem *p) {
 
 /* ---- estimate */
 
-/* Fraction of the multiply-add peak of spans inside the input. With the 16 registers of AVX2 a tile has 7 positions
- * instead of 14, so a depthwise filter's tap is loaded for half as many products. */
-static const double shares[] = {[FALT_READS_EACH] = 0.7, [FALT_READS_PICK] = 0.85, [FALT_READS_ALL] = 0.8},
-                    avx2_shares[] = {[FALT_READS_EACH] = 0.33, [FALT_READS_PICK] = 0.85, [FALT_READS_ALL] = 0.8};
+/* Fraction of the multiply-add peak of spans inside the input. */
+static const double shares[] = {[FALT_READS_EACH] = 0.7, [FALT_READS_PICK] = 0.85, [FALT_READS_ALL] = 0.8};
 /* Operations in the time of packing an element: a word's one by one, floats in a transpose. */
 static const double word_packed = 100, float_packed = 32;
 static const double share_of_words = 0.93; /* the same where words have several elements, of large groups */
@@ -263,27 +261,16 @@ static double beside(const falt_depthwise *d) {
   return d->unit.reads == FALT_READS_ALL ? tiles * (per_tile + segments * per_segment) : 0;
 }
 
-/* The last channels of a position, if they do not fill a vector: storing a part of one takes AVX2 tens of cycles on
- * some processors. In operations, as measured on Zen 3. */
-static double in_parts(const falt_depthwise *d, const falt_problem *p) {
-  const double per_part = 800;
-  const bool fills = d->unit.reads != FALT_READS_EACH || d->channels % d->kernels->width == 0;
-  return fills ? 0 : per_part * (double)falt_tensor_count(falt_problem_result(p)) / (double)d->channels;
-}
-
 static double estimate(const depthwise_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
-  const bool avx2 = device->isa == FALT_ISA_AVX2;
   const bool words = d->word > 1 && d->unit.reads == FALT_READS_ALL;
   const double each = packs_words(d) ? word_packed : float_packed;
   const double filter = plan->base.packed ? 0 : each * (double)falt_tensor_count(&d->layer.p.filter);
-  return falt_roofline(device, FALT_F32,
-                       falt_depthwise_flops(d) + beside(d) + (avx2 ? in_parts(d, &plan->base.problem) : 0) + filter +
-                           falt_depthwise_conversions(d, &plan->base.problem),
-                       words  ? share_of_words
-                       : avx2 ? avx2_shares[d->unit.reads]
-                              : shares[d->unit.reads],
-                       falt_problem_bytes(&plan->base.problem) + falt_depthwise_reread(d, device));
+  return falt_roofline(
+      device, FALT_F32,
+      falt_depthwise_flops(d) + beside(d) + filter + falt_depthwise_conversions(d, &plan->base.problem),
+      words ? share_of_words : shares[d->unit.reads],
+      falt_problem_bytes(&plan->base.problem) + falt_depthwise_reread(d, device));
 }
 
 /* ---- plan */

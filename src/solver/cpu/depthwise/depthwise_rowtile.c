@@ -203,21 +203,15 @@ static const char *refusal(const falt_problem *p, const falt_block_kernels *kern
 
 /* ---- estimate */
 
-/* Fraction of the multiply-add peak in the L1 cache: of few taps along a row, and of more. With the 16 registers of
- * AVX2 a block has 4 positions instead of 7, and more than 5 taps leave no room for the inputs that it reads. */
-typedef struct expense {
-  int64_t few;
-  double share, larger_share;
-} expense;
-static const expense by_avx512 = {3, 0.7, 0.85}, by_avx2 = {5, 0.36, 0.3};
+/* Fraction of the multiply-add peak in the L1 cache: of 3x3 taps, and of more. */
+static const double share = 0.7, larger_share = 0.85;
 static const double float_packed = 32; /* operations in the time of packing an element in a transpose */
 
 static double estimate(const rowtile_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->base.problem;
   const double filter = plan->base.packed ? 0 : float_packed * (double)falt_tensor_count(&p->filter);
-  const expense *by = device->isa == FALT_ISA_AVX2 ? &by_avx2 : &by_avx512;
   return falt_roofline(device, FALT_F32, falt_depthwise_block_flops(p, plan->kernels) + filter,
-                       p->filter.size[FALT_W] > by->few ? by->larger_share : by->share, falt_problem_bytes(p));
+                       p->filter.size[FALT_W] > 3 ? larger_share : share, falt_problem_bytes(p));
 }
 
 /* ---- plan */
