@@ -126,7 +126,7 @@ static void test_lines(falt_device *gpu, falt_device *cpu, const char *const *li
   }
 }
 
-/* Half of them as factors, with other ends; a third from an odd address on. */
+/* Half of those whose taps are floats as factors, with other ends; a third from an odd address on. */
 static void test_random(falt_device *gpu, falt_device *cpu, int count, uint64_t first) {
   for (int i = 0; i < count; i++) {
     uint64_t seed = first + (uint64_t)i;
