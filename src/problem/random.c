@@ -108,8 +108,8 @@ static double searches(const falt_problem *p) {
   return steps;
 }
 
-/* Elements of the input and of all that folds back onto it. */
-static double folded(const falt_problem *p) {
+/* Elements of the input and of the padding that windows meet: what folds back onto it, what transforms pass over. */
+static double spanned(const falt_problem *p) {
   double elements = (double)p->input.size[FALT_N] * (double)p->input.size[FALT_G] * (double)p->input.size[FALT_C];
   for (int i = 0; i < 3; i++) {
     const int64_t steps = (p->output.size[FALT_D + i] - 1) * p->axis[i].stride;
@@ -121,7 +121,7 @@ static double folded(const falt_problem *p) {
 /* Checking costs what the operands' elements and the multiply-adds cost: each element is filled, copied, and compared
  * once a solver if it is a result. Whole numbers below 2^53 as a rule: the same on every machine. */
 static double work_of(falt_problem *p) {
-  static const double element = 6, result = 24;
+  static const double element = 6, result = 24, transformed = 1 / 32.0;
   falt_problem dense = *p; /* the reference multiplies the factors for every tap */
   dense.factors = 0;
   double work = falt_problem_flops(&dense) / (falt_is_pooling(p->operation) ? 1 : 2) * (1 + 2 * p->factors);
@@ -130,7 +130,8 @@ static double work_of(falt_problem *p) {
     if (!t || (which == FALT_RESIDUAL && !p->has_residual)) continue;
     work += element * (double)falt_tensor_span(t);
   }
-  if (falt_problem_result(p) == &p->input) work += searches(p) / 2 + folded(p);
+  work += transformed * spanned(p); /* taps 1000 apart are a large filter */
+  if (falt_problem_result(p) == &p->input) work += searches(p) / 2 + spanned(p);
   return work + result * (double)falt_tensor_count(falt_problem_result(p));
 }
 

@@ -46,7 +46,7 @@ static void test_lines_are_the_same_everywhere(void **state) {
     falt_problem_random(seed, line, sizeof line);
     for (const char *at = line; *at; at++) hash = hash * 31 + (unsigned char)*at;
   }
-  assert_int_equal(hash, UINT64_C(0x11c4ba6d17355aed));
+  assert_int_equal(hash, UINT64_C(0x638c9dccae951802));
 }
 
 /* ---- what comes */
@@ -152,7 +152,7 @@ static void test_everything_comes(void **state) {
       c.cropped,        c.longer,         c.apart,          c.unaligned, c.negative, c.zero};
   at_least(others, sizeof others / sizeof *others, LINES / 100, "kind");
   assert_true(c.huge >= LINES / 2000);
-  assert_true(c.residual >= LINES / 400);
+  assert_true(c.residual >= LINES / 500);
   assert_true(c.reversed_gradient >= LINES / 400);
   for (int i = 0; i < FALT_WORD_COUNT; i++) {
     static const char *const never[] = {"origin", "max-error", "method", "tune"}; /* origin is printed as anchor */
