@@ -6,7 +6,7 @@
 #include "planner/search.h"
 #include "planner/tune.h"
 
-enum { MAX_DEPTH = 4 }; /* solvers within solvers; more is a loop */
+enum { MAX_DEPTH = 4 /* solvers within solvers; more is a loop */, MOST_SOLVERS = 128 };
 
 static falt_status check_budget(const falt_budget *budget) {
   if (!budget) return FALT_OK;
@@ -55,6 +55,20 @@ static falt_plan *refuse_child(falt_ask *ask, const falt_search *search) {
   return falt_refuse(ask, "no plan for its inner problem; %.32s: %.80s", last->solver->name, last->reason);
 }
 
+static bool sums_integers(const falt_problem *p) {
+  return falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
+}
+
+/* Sums of integers must be exact: where a solver forms them in floats, solvers that round transformed inputs are left
+ * out. */
+static const falt_solver *const *exact_solvers(const falt_solver *const *all, const falt_solver *exact[MOST_SOLVERS]) {
+  int count = 0;
+  for (; *all && count < MOST_SOLVERS - 1; all++)
+    if (!(*all)->mixes) exact[count++] = *all;
+  exact[count] = NULL;
+  return exact;
+}
+
 falt_plan *falt_plan_child_with(falt_ask *ask, const falt_problem *problem, const void *filter_values,
                                 const falt_child_terms *terms) {
   if (ask->depth >= MAX_DEPTH) return falt_refuse(ask, "solvers are nested more than %d deep", MAX_DEPTH);
@@ -64,9 +78,10 @@ falt_plan *falt_plan_child_with(falt_ask *ask, const falt_problem *problem, cons
   budget.method[0] = '\0';
   budget.tune_seconds = 0; /* the whole is measured, not its parts */
   budget.max_workspace = terms->max_workspace;
+  const falt_solver *const *solvers = terms->solvers ? terms->solvers : falt_solvers, *exact[MOST_SOLVERS];
+  if (sums_integers(ask->problem) && !sums_integers(&inner)) solvers = exact_solvers(solvers, exact);
   falt_search search;
-  falt_search_init(&search, terms->solvers ? terms->solvers : falt_solvers, ask->device, &inner, &budget,
-                   filter_values);
+  falt_search_init(&search, solvers, ask->device, &inner, &budget, filter_values);
   search.depth = ask->depth + 1;
   search.own_gaps = terms->own_gaps;
   search.pick = ask->pick ? falt_random(&ask->pick) | 1 : 0; /* another one for the next child */

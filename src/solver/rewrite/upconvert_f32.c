@@ -326,21 +326,6 @@ static size_t larger(size_t a, size_t b) {
   return a > b ? a : b;
 }
 
-enum { MOST_SOLVERS = 128 };
-
-/* Sums of whole numbers must be exact: solvers that round transformed inputs are left out for them. */
-static falt_plan *plan_child(const upconvert_plan *plan, falt_ask *ask, const piece_kind *kind, const void *values) {
-  const falt_problem *p = &plan->base.problem;
-  const falt_solver *const *all = ask->solvers ? ask->solvers : falt_solvers, *exact[MOST_SOLVERS] = {NULL};
-  int count = 0;
-  if (!falt_type_is_integer(p->input.type) || !falt_type_is_integer(p->filter.type))
-    return falt_plan_child(ask, &kind->inner, values);
-  for (int i = 0; all[i] && count < MOST_SOLVERS - 1; i++)
-    if (!all[i]->mixes) exact[count++] = all[i];
-  const falt_child_terms terms = {exact, ask->budget->max_workspace, false};
-  return falt_plan_child_with(ask, &kind->inner, values, &terms);
-}
-
 static bool add_kind(upconvert_plan *plan, falt_ask *ask, int64_t images, int64_t band, size_t most[OPERANDS + 1]) {
   piece_kind *kind = &plan->kind[plan->kinds];
   const falt_problem *before = plan->kinds > 0 ? &kind[-1].part : NULL;
@@ -353,7 +338,7 @@ static bool add_kind(upconvert_plan *plan, falt_ask *ask, int64_t images, int64_
                        : plan->base.problem.filter.type == FALT_F32 ? ask->filter_values
                                                                     : NULL;
   kind->from = band;
-  kind->child = plan_child(plan, ask, kind, values);
+  kind->child = falt_plan_child(ask, &kind->inner, values);
   if (!kind->child) return false;
   plan->kinds++;
   for (int i = 0; i < OPERANDS; i++) most[i] = larger(most[i], is_wide(kind, i) ? 0 : bytes[i]);

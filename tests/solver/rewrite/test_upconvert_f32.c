@@ -139,6 +139,26 @@ static void test_limits(void **state) {
   falt_device_destroy(&device);
 }
 
+/* Whether any solver in the plan rounds transformed inputs. */
+static bool is_transformed(falt_device *device, const char *line) {
+  falt_plan *plan = NULL;
+  assert_int_equal(plan_line(&plan, device, line), FALT_OK);
+  const bool mixes = plan->mixes;
+  falt_plan_destroy(&plan);
+  return mixes;
+}
+
+/* Sums of integers are exact in f32: a rewrite that plans them in f32 does not get fft, as floats do here. */
+static void test_integers(void **state) {
+  (void)state;
+#define LAYER "forward c=8 h=128 w=128 k=8 r=21 s=21 groups=8 pad=10 filter=given method=depthwise-nchw"
+  falt_device *device = device_of(1, 1 << 20);
+  assert_true(is_transformed(device, LAYER " type=bf16"));
+  assert_false(is_transformed(device, LAYER " type=u8 weight-type=s8"));
+#undef LAYER
+  falt_device_destroy(&device);
+}
+
 /* Planning and making ready fail as a whole, wherever memory runs out. */
 static void test_memory(void **state) {
   (void)state;
@@ -163,6 +183,7 @@ int main(void) {
       cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_rows),
       cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_integers),
       cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
