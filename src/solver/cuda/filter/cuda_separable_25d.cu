@@ -70,7 +70,6 @@ struct Ring {
 // Loop invariants of the lines.
 struct Lane {
   int lane, column;
-  bool inside;  // all staged elements are inside the row, in whole copies
 };
 
 // The line that continues a plane at `row`; null: the constant.
@@ -108,10 +107,13 @@ __device__ inline void copy_part(uint4 *line, const Ring &ring, const Lane &me, 
   }
 }
 
+// INSIDE, here and below: all staged elements are inside the row, in whole copies. The votes tell the compiler that the
+// lanes of a warp stay together: only then it keeps the taps in uniform registers over the loop.
+template <bool INSIDE>
 __device__ inline void stage(uint4 *line, const Ring &ring, const Args &a, const Lane &me, const X *row) {
   if (FILLS && !row) {
     for (int i = me.lane; i < STAGED; i += WARP) *staged(line, i) = filling(a);
-  } else if (me.inside) {
+  } else if (INSIDE) {
     constexpr int unrolled = COPIES <= MOST_ROUNDS * WARP ? MOST_ROUNDS : 1;
     row += me.column + me.lane * COPY;
 #pragma unroll unrolled
@@ -158,7 +160,7 @@ __device__ inline void put_ghosts(uint4 *line, const Args &a, const Ring &ring, 
 #pragma unroll
   for (int k = 0; k < GHOSTS; k++)
     if (k * WARP + me.lane < count) *staged(line, ghost(ring, k * WARP + me.lane)) = values[k];
-  if (count <= GHOSTS * WARP) return;
+  if (__all_sync(~0u, count <= GHOSTS * WARP)) return;
   const X *from = line_at(a, x, row);
 #pragma unroll 1
   for (int g = GHOSTS * WARP + me.lane; g < count; g += BATCH * WARP) {
@@ -227,18 +229,19 @@ __device__ inline void store_row(const Args &a, Y *y, const ACC sum[V], int coun
 
 // ---- the loop over rows
 
+template <bool INSIDE>
 __device__ inline void blocked(const Args &a, const Taps &taps, Ring &ring, const X *x, Y *y, int begin, int end,
                                const Lane &me, int count) {
   ACC sum[R][V] = {};
   X ghosts[GHOSTS];
   int row = begin - PAD_R;
   const int last = end - PAD_R + R - 1;
-  if (!me.inside) load_ghosts(ghosts, a, ring, me, line_at(a, x, row));
+  if (!INSIDE) load_ghosts(ghosts, a, ring, me, line_at(a, x, row));
   const X *line = x + (row - 1) * a.x_row;
 #pragma unroll
   for (int i = 0; i < AHEAD; i++, row++) {
     line = next_line(a, x, line, row);
-    if (row < last) stage(ring.line[i], ring, a, me, line);
+    if (row < last) stage<INSIDE>(ring.line[i], ring, a, me, line);
     end_batch();
   }
   int used = AHEAD, now = 0;
@@ -247,9 +250,9 @@ __device__ inline void blocked(const Args &a, const Taps &taps, Ring &ring, cons
     await_batches<AHEAD - 1>();
     __syncwarp();  // the line has arrived, and all have read the previous one, whose slot is reused
     line = next_line(a, x, line, row);
-    if (row < last) stage(ring.line[used], ring, a, me, line);
+    if (row < last) stage<INSIDE>(ring.line[used], ring, a, me, line);
     end_batch();
-    if (!me.inside) {
+    if (!INSIDE) {
       put_ghosts(ring.line[now], a, ring, me, ghosts, x, row - AHEAD);
       load_ghosts(ghosts, a, ring, me, line_at(a, x, row - AHEAD + 1));
       __syncwarp();
@@ -298,8 +301,11 @@ extern "C" __global__ void __launch_bounds__(WARP *WARPS, BLOCKS)
   Lane me;
   me.lane = threadIdx.x % WARP;
   me.column = column - PAD_S * PIXEL - BEFORE;
-  me.inside = a.aligned && me.column >= 0 && me.column + COPIES * COPY <= a.in[COLUMN];
-  if (!me.inside) set_ghosts(rings[warp], a, me, column);
   const int mine = column + me.lane * V;
-  blocked(a, taps, rings[warp], x, y + mine, begin, end, me, a.out[COLUMN] - mine);
+  if (__all_sync(~0u, a.aligned && me.column >= 0 && me.column + COPIES * COPY <= a.in[COLUMN])) {
+    blocked<true>(a, taps, rings[warp], x, y + mine, begin, end, me, a.out[COLUMN] - mine);
+  } else {
+    set_ghosts(rings[warp], a, me, column);
+    blocked<false>(a, taps, rings[warp], x, y + mine, begin, end, me, a.out[COLUMN] - mine);
+  }
 }
