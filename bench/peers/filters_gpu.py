@@ -6,10 +6,11 @@ import ctypes
 import numpy as np
 
 from libraries_gpu import Array, cudnn_version
-from filters import BORDERS, PLAIN, correlation_taps, gaussian_sigma
+from filters import BORDERS, PLAIN, correlation_taps, gaussian_sigma, is_box
 from npp import MASKS, TYPES, Point, Size
 
 SPREAD = set("n c stride dilation".split())
+MOST_DENSE_BOX = 1024  # taps
 FFT_TAPS = 121
 
 
@@ -51,6 +52,11 @@ def device_copy(modules, p, Peer):
 
 # ---- NPP
 
+def is_long_box(p):
+    """Whether it is a box that takes a dense filter seconds."""
+    return is_box(p) and spread_taps(p).size > MOST_DENSE_BOX
+
+
 def npp_filter(modules, p, Peer):
     npp = modules["npp"]
     if not (npp and is_plain(p)) or p.space > 2 or has_stride(p) or p.planes() > 4 or p.number("pixel") == 2:
@@ -87,6 +93,10 @@ def npp_filter(modules, p, Peer):
         if taps.shape[0] in MASKS:  # a Gaussian with taps of its own: the same work, another result
             yield peer(f"nppiFilterGaussBorder_{form}", ctypes.c_int(MASKS[taps.shape[0]]), compared=True)
     height, width = reverse.shape
+    if is_box(p):
+        yield peer(f"nppiFilterBoxBorder_{form}", Size(width, height), Point(width // 2, height // 2))
+    if is_long_box(p):
+        return
     yield peer(f"nppiFilterBorder{kind}_{form}", Array.of(modules["driver"], reverse), Size(width, height),
                Point(width // 2, height // 2))
 
@@ -115,6 +125,11 @@ def cupy_ndimage(modules, p, Peer):
         sigmas, truncate = per_plane(p, [sigma] * p.space, 0), (taps.shape[-1] // 2) / sigma
         yield Peer("cupy", "cupyx gaussian_filter", cupy.__version__, lambda: ndimage.gaussian_filter(
             x, sigmas, output=out, mode=mode, cval=cval, truncate=truncate), finish)
+        return
+    if is_box(p) and x.dtype.kind == "f":  # integers are rounded between its passes
+        yield Peer("cupy", "cupyx uniform_filter", cupy.__version__, lambda: ndimage.uniform_filter(
+            x, per_plane(p, taps.shape, 1), output=out, mode=mode, cval=cval), finish)
+    if is_box(p):
         return
     weights = cupy.asarray(taps.reshape(per_plane(p, taps.shape, 1)))
     if p.space == 1 and x.ndim == 1:
@@ -146,7 +161,7 @@ def cupy_signal(modules, p, Peer):
 def cudnn_conv(modules, p, Peer):
     """A layer with one channel, one an axis for Gaussians; the border is zero whatever was asked for."""
     torch = modules["cudnn"]
-    if not (torch and is_plain(p)) or p.has("pixel") or p.result.dtype.name not in ("float16", "float32", "float64"):
+    if is_long_box(p) or not (torch and is_plain(p)) or p.has("pixel") or p.result.dtype.name not in ("float16", "float32", "float64"):
         return
     on_gpu = lambda array: torch.as_tensor(array, device=f"cuda:{modules['driver'].ordinal}")
     x, taps = on_gpu(arrays(modules, p)[0]), correlation_taps(p)
