@@ -214,7 +214,7 @@ void falt_layer_factors(const falt_layer *layer, const falt_operands *operands, 
   const falt_problem *p = &layer->p;
   const int64_t count = p->output.size[FALT_G] * p->output.size[FALT_C];
   const bool wide = p->output.type == FALT_F64;
-  const double beta = p->beta != 0 ? p->beta : -0.0; /* adding 0 would change the sign of a sum that rounded to -0 */
+  const double beta = layer->plain ? -0.0 : p->beta; /* adding 0 would change the sign of a sum that rounded to -0 */
   for (int64_t k = 0; k < count; k++) {
     set_element(factors, wide, k, p->has_scale ? p->alpha * element(operands->scale, wide, k) : p->alpha);
     set_element(factors, wide, count + k, p->has_bias ? p->beta + element(operands->bias, wide, k) : beta);
