@@ -203,12 +203,17 @@ void cli_boundaries_default(cli_dialect dialect, falt_mode mode, cli_boundaries 
   for (int axis = 0; axis < 3; axis++) boundaries->side[axis][0] = boundaries->side[axis][1] = habit;
 }
 
+static size_t print_side(const cli_boundaries *boundaries, falt_boundary side, char *text, size_t size) {
+  if (side != FALT_CONSTANT) return (size_t)snprintf(text, size, "%s", boundary_names[side]);
+  return (size_t)snprintf(text, size, "%s=%.9g", boundary_names[side], boundaries->value);
+}
+
 static size_t print_sides(const cli_boundaries *boundaries, int axis, char *text, size_t size) {
   const falt_boundary *side = boundaries->side[axis];
-  char value[32] = "";
-  if (side[0] == FALT_CONSTANT || side[1] == FALT_CONSTANT) snprintf(value, sizeof value, "=%.9g", boundaries->value);
-  const char *colon = side[0] == side[1] ? "" : ":", *after = side[0] == side[1] ? "" : boundary_names[side[1]];
-  return (size_t)snprintf(text, size, "%s%s%s%s", boundary_names[side[0]], colon, after, value);
+  size_t at = print_side(boundaries, side[0], text, size);
+  if (side[0] == side[1] || at + 1 >= size) return at;
+  text[at++] = ':';
+  return at + print_side(boundaries, side[1], text + at, size - at);
 }
 
 const char *cli_boundaries_print(const cli_boundaries *boundaries, int space, char *text, size_t size) {
