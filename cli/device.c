@@ -194,6 +194,7 @@ int cli_budget_make(const cli_options *options, falt_budget *budget) {
   budget->max_error = options->max_error;
   budget->deterministic = options->deterministic;
   budget->allow_tf32 = options->allow_tf32;
+  budget->no_transforms = options->no_transforms;
   bool is_auto = !options->method || strcmp(options->method, "auto") == 0;
   return is_auto ? CLI_DONE : read_method(options->method, budget);
 }

@@ -184,6 +184,8 @@ static const option options_table[] = {
      "relative error allowed to trade for speed (default 0)"},
     {"deterministic", NULL, CLI_PLANNERS, read_flag, FIELD(deterministic), "the same bits for any number of threads"},
     {"allow-tf32", NULL, CLI_PLANNERS, read_flag, FIELD(allow_tf32), "compute f32 as tf32 if the device has it"},
+    {"no-transforms", NULL, CLI_PLANNERS, read_flag, FIELD(no_transforms),
+     "no FFT and no Winograd: sums of zeros are exactly 0"},
     {"input", "FILE", CLI_LAYER, read_text, FIELD(input), "the layer's input"},
     {"weight", "FILE", CLI_LAYER, read_text, FIELD(weight), "the filter"},
     {"bias", "FILE", CLI_LAYER, read_text, FIELD(bias),

@@ -55,7 +55,7 @@ typedef struct cli_options {
   int64_t threads;       /* 0: the library's choice */
   int64_t max_workspace; /* -1: no limit */
   double max_error;
-  bool deterministic, allow_tf32;
+  bool deterministic, allow_tf32, no_transforms;
 
   /* problems */
   double seconds;              /* of measuring; -1: the verb's choice */

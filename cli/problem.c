@@ -25,6 +25,7 @@ int cli_question_parse(const cli_options *options, const char *line, cli_questio
   if (asked.method[0]) memcpy(question->budget.method, asked.method, sizeof asked.method);
   question->budget.deterministic |= asked.deterministic;
   question->budget.allow_tf32 |= asked.allow_tf32;
+  question->budget.no_transforms |= asked.no_transforms;
   falt_problem_print(&question->problem, &question->budget, question->line, sizeof question->line);
   return CLI_DONE;
 }

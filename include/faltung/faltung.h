@@ -225,13 +225,14 @@ typedef struct falt_budget {
    * second kernel, with other bits, for operands whose addresses 16 bytes do not divide. */
   bool deterministic;
   bool allow_tf32;
-  char method[32]; /* a solver's name, or empty for any */
+  char method[32];    /* a solver's name, or empty for any */
+  bool no_transforms; /* no FFT, no Winograd: sums of zeros are 0, sums of products >= 0 are >= 0. Since 0.1 */
   uint64_t reserved[8];
 } falt_budget;
 
 /* Fills *problem with a forward f32 problem of one element. Since 0.1. */
 FALT_API void falt_problem_default(falt_problem *problem);
-/* Fills *budget: no limits, estimate, deterministic off, tf32 off, any method. Since 0.1. */
+/* Fills *budget: no limits, estimate, flags off, any method. Since 0.1. */
 FALT_API void falt_budget_default(falt_budget *budget);
 
 /* Reads one problem line, such as "correlate h=480 w=640 r=3 s=3 boundary=edge type=u8"; docs/guide/problem-line.md

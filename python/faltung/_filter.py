@@ -30,7 +30,8 @@ class Kernel(NamedTuple):
     """A filter along some axes of an array, one entry of each tuple for each axis.
 
     out[o] = sum over taps j of taps[j] * x[o*stride + j*dilation - before]. boundary holds a pair of BOUNDARIES'
-    indices for each axis; value is the constant beyond.
+    indices for each axis; value is the constant beyond. transforms: whether FFT may compute it, whose rounding puts
+    numbers beside 0, of either sign, in the place of 0.
     """
 
     taps: np.ndarray
@@ -43,6 +44,7 @@ class Kernel(NamedTuple):
     alpha: float = 1.0
     beta: float = 0.0
     rank: int = 0
+    transforms: bool = True
 
 
 class _Pieces(NamedTuple):
@@ -106,7 +108,8 @@ def _plan(source: View, target: View, kernel: Kernel, settings: Any, given: bool
             falt_axis.pad[1] = (target.shape[axis] - 1) * falt_axis.stride + reach - source.shape[axis]
     problem.accumulator = _accumulator(source.type, taps_code, target.type)
     device = device_of(settings, source)
-    plan = Plan(device, Problem(problem, settings.budget()), None if given else kernel.taps.ctypes.data)
+    budget = settings._replace(no_transforms=settings.no_transforms or not kernel.transforms).budget()
+    plan = Plan(device, Problem(problem, budget), None if given else kernel.taps.ctypes.data)
     return _Pieces(plan, _offsets(source, target, loops, offsets))
 
 

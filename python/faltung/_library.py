@@ -61,7 +61,8 @@ class BudgetStruct(Structure):
 
     _fields_ = [
         ("max_workspace", c_int64), ("tune_seconds", c_double), ("max_error", c_double),
-        ("deterministic", c_bool), ("allow_tf32", c_bool), ("method", c_char * 32), ("reserved", c_uint64 * 8),
+        ("deterministic", c_bool), ("allow_tf32", c_bool), ("method", c_char * 32),
+        ("no_transforms", c_bool), ("reserved", c_uint64 * 8),
     ]
 
 

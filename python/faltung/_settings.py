@@ -20,6 +20,7 @@ class Settings(NamedTuple):
     deterministic: bool = False
     allow_tf32: bool = False
     method: str = ""
+    no_transforms: bool = False
 
     def fill(self, budget: BudgetStruct) -> BudgetStruct:
         """Sets the budget's fields."""
@@ -29,6 +30,7 @@ class Settings(NamedTuple):
         budget.deterministic = self.deterministic
         budget.allow_tf32 = self.allow_tf32
         budget.method = self.method.encode()
+        budget.no_transforms = self.no_transforms
         return budget
 
     def under(self, budget: BudgetStruct) -> BudgetStruct:
@@ -78,13 +80,14 @@ def threads(count: int, isa: str = "") -> contextlib.AbstractContextManager[Sett
 
 
 def budget(*, max_workspace: int | None = None, tune_seconds: float = 0.0, max_error: float = 0.0,
-           deterministic: bool = False, allow_tf32: bool = False,
-           method: str = "") -> contextlib.AbstractContextManager[Settings]:
+           deterministic: bool = False, allow_tf32: bool = False, method: str = "",
+           no_transforms: bool = False) -> contextlib.AbstractContextManager[Settings]:
     """Plans made in the block obey these limits, or raise OverBudget.
 
     max_workspace: bytes, None for no limit. tune_seconds: time for measuring candidates; 0 chooses by estimate.
     max_error: largest relative error to trade for speed. deterministic: the same bits in every run and for every
-    number of threads. allow_tf32: tf32 products for f32 on GPUs. method: a solver's name.
+    number of threads. allow_tf32: tf32 products for f32 on GPUs. method: a solver's name. no_transforms: no FFT and no
+    Winograd, so that sums of zeros are exactly 0, as they always are in `faltung.ndimage`.
 
     >>> import faltung
     >>> with faltung.budget(method="generic"):
@@ -93,4 +96,4 @@ def budget(*, max_workspace: int | None = None, tune_seconds: float = 0.0, max_e
     """
     return _changed(max_workspace=-1 if max_workspace is None else int(max_workspace),
                     tune_seconds=float(tune_seconds), max_error=float(max_error), deterministic=bool(deterministic),
-                    allow_tf32=bool(allow_tf32), method=method)
+                    allow_tf32=bool(allow_tf32), method=method, no_transforms=bool(no_transforms))

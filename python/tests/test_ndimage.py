@@ -167,3 +167,15 @@ def test_other_byte_order(dtype, random):
                             ("correlate", (np.ones((3, 3), ">f4"),)), ("laplace", ()), ("convolve1d", ([1, 2, 3],))):
         got, want = getattr(ours, name)(x, *arguments), getattr(theirs, name)(x, *arguments)
         assert got.dtype == want.dtype and np.allclose(got, want, rtol=1e-5, atol=1e-4), name
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("sigma", [2, 9, 40])
+def test_zeros_stay_zeros_and_positive_sums_positive(dtype, sigma):
+    x = np.zeros((3, 700), dtype)
+    x[1, 350] = 1
+    reach = 2 * sigma
+    for got in (ours.gaussian_filter(x, sigma, truncate=2), ours.correlate(x, np.ones((3, 2 * reach + 1))),
+                ours.uniform_filter1d(x, 2 * reach + 1)):
+        assert (got >= 0).all() and got.any()
+        assert not got[:, : 350 - reach].any() and not got[:, 351 + reach :].any()

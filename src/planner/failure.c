@@ -11,6 +11,7 @@ static falt_budget without_limits(const falt_budget *budget) {
   wide.max_error = INFINITY;
   wide.deterministic = false;
   wide.allow_tf32 = true;
+  wide.no_transforms = false;
   return wide;
 }
 
@@ -22,6 +23,7 @@ static int needs(const falt_budget *budget, const falt_plan *plan, falt_text *te
                   (long long)budget->max_workspace);
   if (budget->deterministic && plan->solver->nondeterministic)
     falt_text_add(text, "%sdeterministic off", count++ ? ", " : "");
+  if (budget->no_transforms && plan->mixes) falt_text_add(text, "%stransforms", count++ ? ", " : "");
   if (!(plan->cost.error <= budget->max_error))
     falt_text_add(text, "%sa relative error of %.2g (the limit is %.2g)", count++ ? ", " : "", plan->cost.error,
                   budget->max_error);

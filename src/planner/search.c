@@ -56,6 +56,8 @@ static bool within_budget(const falt_budget *budget, falt_entry *entry) {
   if (!within_workspace(budget, entry)) return false;
   if (budget->deterministic && entry->solver->nondeterministic)
     return reject(entry, FALT_NOT_DETERMINISTIC, "its sums depend on the order of the threads");
+  if (budget->no_transforms && entry->plan->mixes)
+    return reject(entry, FALT_TRANSFORMS, "it transforms its input, and the budget has no transforms");
   return within_error(budget, entry);
 }
 

@@ -12,6 +12,7 @@ typedef enum falt_outcome {
   FALT_OTHER_METHOD,   /* another one was named */
   FALT_OVER_WORKSPACE, /* the budget excludes it ... */
   FALT_NOT_DETERMINISTIC,
+  FALT_TRANSFORMS,
   FALT_INEXACT,
   FALT_NOT_READY,      /* fitted, and could not be made ready to run */
   FALT_INAPPLICABLE,   /* the solver said no */

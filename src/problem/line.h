@@ -109,7 +109,7 @@ struct falt_word {
 };
 
 enum { FALT_OF_FILTERS = 1, FALT_OF_LAYERS = 2, FALT_OF_POOLS = 4, FALT_OF_BUDGETS = 8 };
-enum { FALT_WORD_COUNT = 52 };
+enum { FALT_WORD_COUNT = 53 };
 extern const falt_word falt_words[FALT_WORD_COUNT];
 const char *falt_verb_name(int verb);
 

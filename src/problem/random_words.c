@@ -274,6 +274,7 @@ static void draw_budget(falt_draft *d) {
   const bool may_be_winograd = d->recipe.channels == FALT_MANY_CHANNELS && d->recipe.window == FALT_SQUARE_WINDOW;
   if (d->recipe.channels == FALT_TILED) b->max_error = ldexp(1, -(int)falt_pick(d, 14, 22));
   if (may_be_winograd && !falt_once_in(d, 6)) b->max_error = 0x1p-12; /* few channels have errors beyond rounding */
+  b->no_transforms = falt_once_in(d, 64);
 }
 
 void falt_random_words(falt_draft *d) {

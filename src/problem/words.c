@@ -431,6 +431,7 @@ const falt_word falt_words[FALT_WORD_COUNT] = {
     {"residual-offset", FL, AT(offset[FALT_RESIDUAL]), read_offset, write_offset},
     {"deterministic", B, AT(budget.deterministic), read_flag, write_flag},
     {"tf32", B, AT(budget.allow_tf32), read_flag, write_flag},
+    {"no-transforms", B, AT(budget.no_transforms), read_flag, write_flag},
     {"max-workspace", B, AT(budget.max_workspace), read_bytes, write_bytes},
     {"max-error", B, AT(budget.max_error), read_limit, write_limit},
     {"method", B, AT(budget.method), read_method, write_method},

@@ -44,6 +44,17 @@ static void test_last_resort(void **state) {
   expect(b, "spec");
 }
 
+static void test_no_transforms(void **state) {
+  bench *b = *state;
+  add(b, make("spectra", 1))->base.mixes = true;
+  add(b, make("sums", 2));
+  expect(b, "spectra");
+  b->budget.no_transforms = true;
+  expect(b, "sums");
+  strcpy(b->budget.method, "spectra");
+  EXPECT_FAILURE(b, FALT_OVER_BUDGET, "'spectra' needs transforms", "'sums' fits");
+}
+
 /* Only the chosen plan is made ready; one that cannot be gives its place to the next. */
 static void test_ready(void **state) {
   bench *b = *state;
@@ -394,6 +405,7 @@ int main(void) {
       PLANNER_TEST(test_fastest_wins),
       PLANNER_TEST(test_refusals),
       PLANNER_TEST(test_last_resort),
+      PLANNER_TEST(test_no_transforms),
       PLANNER_TEST(test_ready),
       PLANNER_TEST(test_ready_only_if_chosen),
       PLANNER_TEST(test_ready_tuned),

@@ -359,20 +359,25 @@ static void test_budget_words(void **state) {
   falt_problem p;
   falt_budget budget;
   char text[LONGEST];
-  const char *line = "correlate w=9 s=3 tune=0.5 method=direct max-error=1e-3 max-workspace=32M tf32=1 deterministic=1";
+  const char *line =
+      "correlate w=9 s=3 tune=0.5 method=direct max-error=1e-3 max-workspace=32M no-transforms=1 tf32=1 "
+      "deterministic=1";
   assert_int_equal(falt_problem_parse(&p, &budget, line), FALT_OK);
   assert_int_equal(budget.max_workspace, 32 << 20);
-  assert_true(budget.deterministic && budget.allow_tf32 && budget.max_error == 1e-3 && budget.tune_seconds == 0.5);
+  assert_true(budget.deterministic && budget.allow_tf32 && budget.no_transforms && budget.max_error == 1e-3 &&
+              budget.tune_seconds == 0.5);
   assert_string_equal(budget.method, "direct");
   falt_problem_print(&p, &budget, text, sizeof text);
-  assert_string_equal(text,
-                      "correlate w=9 s=3 deterministic=1 tf32=1 max-workspace=33554432 max-error=0.001 method=direct "
-                      "tune=0.5");
+  assert_string_equal(
+      text,
+      "correlate w=9 s=3 deterministic=1 tf32=1 no-transforms=1 max-workspace=33554432 max-error=0.001 method=direct "
+      "tune=0.5");
   falt_problem_print(&p, NULL, text, sizeof text);
   assert_string_equal(text, "correlate w=9 s=3");
   assert_int_equal(falt_problem_parse(&p, &budget, text), FALT_OK);
   assert_int_equal(budget.max_workspace, -1);
-  assert_false(budget.deterministic || budget.allow_tf32 || budget.max_error != 0 || budget.tune_seconds != 0);
+  assert_false(budget.deterministic || budget.allow_tf32 || budget.no_transforms || budget.max_error != 0 ||
+               budget.tune_seconds != 0);
   assert_string_equal(budget.method, "");
   assert_int_equal(falt_problem_parse(&p, &budget, "correlate w=9 s=3 max-workspace=0"), FALT_OK);
   assert_int_equal(budget.max_workspace, 0);

@@ -119,7 +119,7 @@ def _box(input: Any, weights: Any, output: Any, mode: Any, cval: Any, origin: An
     if not axes:
         return item.deliver(item.library.cast(item.array * weights[()], item.out_dtype))
     before = tuple(k // 2 + o for o, k in zip(origins, weights.shape))
-    kernel = Kernel(weights, axes, before, (pair,) * len(axes), 0.0)
+    kernel = Kernel(weights, axes, before, (pair,) * len(axes), 0.0, transforms=False)
     if item.dtype.kind == "c" or weights.dtype.kind == "c":
         return item.deliver(_passes.by_parts(item, kernel, cval))
     return item.deliver(linear(item.library, item.array, item.dtype, kernel._replace(value=float(cval)), item.out_dtype,

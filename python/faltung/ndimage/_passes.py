@@ -29,7 +29,7 @@ class Pass(NamedTuple):
 
     def kernel(self, value: float) -> Kernel:
         """As a filter of an array."""
-        return Kernel(self.taps, (self.axis,), (self.before,), ((self.boundary, self.boundary),), value)
+        return Kernel(self.taps, (self.axis,), (self.before,), ((self.boundary, self.boundary),), value, transforms=False)
 
 
 @functools.lru_cache(maxsize=256)
@@ -125,7 +125,7 @@ def _fused(item: Input, passes: list[Pass], cval: float) -> Kernel | None:
     taps = functools.reduce(np.multiply.outer, [p.taps for p in passes])
     alpha = 1.0 / math.prod(p.divide or 1 for p in passes)
     return Kernel(taps, tuple(p.axis for p in passes), tuple(p.before for p in passes),
-                  tuple((p.boundary, p.boundary) for p in passes), cval, alpha=alpha, rank=1)
+                  tuple((p.boundary, p.boundary) for p in passes), cval, alpha=alpha, rank=1, transforms=False)
 
 
 def _parts(item: Input, function: Any) -> Any:

@@ -235,7 +235,7 @@ def _constants(taps: bytes) -> np.ndarray:
     values = np.arange(256, dtype=np.uint8)
     windows = np.repeat(values[:, None], weights.size, axis=1)
     middle = weights.size // 2
-    kernel = Kernel(weights, (1,), (middle,), ((1, 1),))
+    kernel = Kernel(weights, (1,), (middle,), ((1, 1),), transforms=False)
     sums = line_order(windows, kernel, (values.astype(np.intp), np.full(256, middle)))
     found: np.ndarray = cut(Numpy, sums, np.dtype(np.uint8))
     return found
