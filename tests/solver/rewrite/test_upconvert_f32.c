@@ -180,11 +180,8 @@ static void test_memory(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_pieces),
-      cmocka_unit_test(test_rows),
-      cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_integers),
-      cmocka_unit_test(test_memory),
+      cmocka_unit_test(test_pieces),   cmocka_unit_test(test_rows),   cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_integers), cmocka_unit_test(test_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
