@@ -33,6 +33,10 @@ double falt_roofline(const falt_device *device, falt_type type, double flops, do
   return call_seconds + (alone < woken ? alone : woken);
 }
 
+bool falt_bypasses_caches(const falt_device *device, double bytes) {
+  return bytes > 4 * (double)device->caches.l2;
+}
+
 double falt_halves_speed(const falt_device *device, double expected) {
   const falt_limits *l = &device->limits;
   const double found = l->measured && l->f16_flops > 0 ? l->f16_flops / l->f32_flops : expected;

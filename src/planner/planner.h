@@ -273,6 +273,8 @@ bool falt_solver_covers(const falt_solver *solver, const falt_problem *problem);
 /* Roofline: seconds for this much work at `efficiency` of the multiply-add peak of `type` (f32 or f64), never faster
  * than the bytes allow, plus a start-up of a few microseconds when threads must be woken. */
 double falt_roofline(const falt_device *device, falt_type type, double flops, double efficiency, double bytes);
+/* Whether the outputs of a call that moves so many bytes bypass the caches: the first are gone before the last come. */
+bool falt_bypasses_caches(const falt_device *device, double bytes);
 /* The number of f16 or bf16 products for each f32 product: `expected`, or the measured ratio of this machine if that is
  * less. Without a matrix unit some cores multiply pairs twice as fast as floats, some half as fast. */
 double falt_halves_speed(const falt_device *device, double expected);

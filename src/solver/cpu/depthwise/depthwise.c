@@ -304,7 +304,7 @@ static void set_traffic(depthwise_plan *plan) {
   const double bytes = falt_problem_bytes(&plan->base.problem), near = (double)plan->base.device->caches.l2;
   plan->waits = d->kind == FALT_TILES_F32 && d->result_type != FALT_F32;
   plan->ahead = bytes > near && !d->upconverts;
-  plan->stream = bytes > 4 * near && d->result_type == FALT_F32 && whole_lines(d);
+  plan->stream = falt_bypasses_caches(plan->base.device, bytes) && d->result_type == FALT_F32 && whole_lines(d);
 }
 
 static void lay_memory(depthwise_plan *plan) {

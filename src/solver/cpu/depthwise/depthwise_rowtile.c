@@ -286,7 +286,7 @@ static falt_plan *plan_rowtile(const falt_solver *solver, falt_ask *ask) {
   plan->channels = p->input.size[FALT_G];
   plan->vectors = falt_ceil_div(plan->channels, kernels->width);
   set_tasks(plan);
-  plan->stream = falt_problem_bytes(p) > 4 * (double)ask->device->caches.l2 && whole_lines(plan);
+  plan->stream = falt_bypasses_caches(ask->device, falt_problem_bytes(p)) && whole_lines(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
   plan->in_time = packs_in_time(plan);

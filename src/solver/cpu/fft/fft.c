@@ -136,7 +136,7 @@ static const char *fill(falt_fft_plan *plan, const falt_ask *ask) {
   const char *reason = set_whole(plan);
   if (reason) return reason;
   set_filters(plan, ask->filter_values);
-  plan->stream = falt_problem_bytes(&plan->problem) > 4.0 * (double)ask->device->caches.l2;
+  plan->stream = falt_bypasses_caches(ask->device, falt_problem_bytes(&plan->problem));
   const int64_t limit = ask->budget->max_workspace;
   for (int64_t tiles = limit, over = 1; over > 0; tiles -= over) { /* what tiles may take */
     if ((limit >= 0 && tiles < 0) || !set_tile(plan, ask, tiles))

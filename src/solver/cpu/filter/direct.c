@@ -375,7 +375,7 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
   set_taps(plan, ask->filter_values);
   if (finishes) set_epilogue(plan, ask->device);
   double bytes = falt_problem_bytes(&permuted);
-  plan->stream = !finishes && bytes > (double)ask->device->caches.l2 * 4;
+  plan->stream = !finishes && falt_bypasses_caches(ask->device, bytes);
   plan->prefetch = plan->y_classes == 1 && bytes > (double)ask->device->caches.l2;
   estimate(plan);
   return &plan->base;

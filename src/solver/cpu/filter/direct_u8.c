@@ -130,7 +130,7 @@ static falt_plan *plan_direct_u8(const falt_solver *solver, falt_ask *ask) {
         ask, "the taps are not integers of 8 bits, times a power of two, or their sums may need more than 24 bits");
   }
   lay_memory(plan);
-  plan->stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
+  plan->stream = falt_bypasses_caches(ask->device, falt_problem_bytes(ask->problem));
   plan->base.packed = true;
   plan->base.cost.seconds = seconds(plan);
   return &plan->base;

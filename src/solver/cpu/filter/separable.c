@@ -206,7 +206,7 @@ static bool prepare(separable_plan *plan, falt_ask *ask) {
     falt_refuse_memory(ask);
     return false;
   }
-  how->stream = falt_problem_bytes(&plan->base.problem) > 4.0 * (double)plan->base.device->caches.l2;
+  how->stream = falt_bypasses_caches(plan->base.device, falt_problem_bytes(&plan->base.problem));
   if (!choose_blocks(how, ask, &plan->base.layout)) return false;
   if (!ask->filter_values) plan->taps = falt_place_part(&plan->base.layout, taps_bytes(how));
   plan->base.workspace = plan->base.layout.total;

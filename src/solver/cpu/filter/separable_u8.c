@@ -129,7 +129,7 @@ static const char *prepare(separable_u8_plan *plan, falt_ask *ask) {
   plan->space = falt_place_part(&plan->lines.scratch, plan->kernels->space((int)rows->taps[2], step_of(rows)));
   falt_rows_place(&plan->base.layout, ask->device, &plan->lines.scratch);
   plan->base.workspace = plan->base.layout.total;
-  plan->stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
+  plan->stream = falt_bypasses_caches(ask->device, falt_problem_bytes(ask->problem));
   plan->base.packed = true;
   plan->base.cost.seconds = seconds(plan);
   return NULL;

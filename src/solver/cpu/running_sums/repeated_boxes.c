@@ -181,7 +181,7 @@ static falt_plan *plan_boxes(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   how.kernels =
       how.rows.lane == FALT_LANE_F32 ? falt_boxes_f32_for(ask->device->isa) : falt_boxes_f64_for(ask->device->isa);
-  how.stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
+  how.stream = falt_bypasses_caches(ask->device, falt_problem_bytes(ask->problem));
   if (how.axis == 0) merge_rows(&how.rows);
   how.direct = is_direct(&how);
   plan->how = how;

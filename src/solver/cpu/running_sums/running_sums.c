@@ -159,7 +159,7 @@ static falt_plan *plan_running(const falt_solver *solver, falt_ask *ask) {
   running_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
   choose_sums(&how, ask->device, falt_box_largest_sum(&box, &permuted));
-  how.stream = falt_problem_bytes(ask->problem) > 4 * (double)ask->device->caches.l2;
+  how.stream = falt_bypasses_caches(ask->device, falt_problem_bytes(ask->problem));
   plan->how = how;
   if (!choose_blocks(&plan->how, ask, &plan->base.layout)) {
     falt_plan_free(&plan->base);
