@@ -225,6 +225,8 @@ static falt_plan *plan_cudnn(const falt_solver *solver, falt_ask *ask) {
     return falt_refuse(ask, "runs only when it is named as the method");
   const char *reason = refusal(p);
   if (reason) return falt_refuse(ask, "%s", reason);
+  if (ask->budget->no_transforms)
+    return falt_refuse(ask, "cuDNN may transform its input, and the budget has no transforms");
   if (ask->device->described) return falt_refuse(ask, "cuDNN needs the GPU itself");
   cudnn_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;
