@@ -33,8 +33,8 @@ double falt_roofline(const falt_device *device, falt_type type, double flops, do
   return call_seconds + (alone < woken ? alone : woken);
 }
 
-/* Measured: 8 MB on Xeons with 2 MB of L2. On Zen 4 with 1 MB of L2 and 32 MB of L3, calls of 6 MB took up to twice as
- * long past the caches; calls of 26 MB took twice as long through them. */
+/* Four L2 caches, as on Xeons with 2 MB each. On Zen 4 with 1 MB of L2 and 32 MB of L3, calls of 6 MB took up to twice
+ * as long past the caches (bench/results/epyc-2cores-bypass-time.txt). */
 bool falt_bypasses_caches(const falt_device *device, double bytes) {
   const double shared = (double)device->caches.l3 / 2, most = 8 << 20;
   return bytes > larger(4 * (double)device->caches.l2, shared < most ? shared : most);
