@@ -40,8 +40,8 @@ static bool is_exact(const falt_problem *p) {
   if (p->operation == FALT_MAXPOOL) return true;
   const bool activation = p->activation == FALT_IDENTITY || p->activation == FALT_RELU || p->activation == FALT_RELU6 ||
                           p->activation == FALT_CLIP;
-  return p->operation == FALT_FORWARD && falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type) &&
-         is_whole(p->boundary_value) && p->alpha == 1 && is_whole(p->beta) && !p->has_scale && !p->has_bias &&
+  return p->operation == FALT_FORWARD && falt_problem_sums_integers(p) && is_whole(p->boundary_value) &&
+         p->alpha == 1 && is_whole(p->beta) && !p->has_scale && !p->has_bias &&
          (!p->has_residual || falt_type_is_integer(p->residual.type)) && activation;
 }
 

@@ -55,10 +55,6 @@ static falt_plan *refuse_child(falt_ask *ask, const falt_search *search) {
   return falt_refuse(ask, "no plan for its inner problem; %.32s: %.80s", last->solver->name, last->reason);
 }
 
-static bool sums_integers(const falt_problem *p) {
-  return falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
-}
-
 /* Sums of integers must be exact: where a solver forms them in floats, solvers that round transformed inputs are left
  * out. */
 static const falt_solver *const *exact_solvers(const falt_solver *const *all, const falt_solver *exact[MOST_SOLVERS]) {
@@ -79,7 +75,8 @@ falt_plan *falt_plan_child_with(falt_ask *ask, const falt_problem *problem, cons
   budget.tune_seconds = 0; /* the whole is measured, not its parts */
   budget.max_workspace = terms->max_workspace;
   const falt_solver *const *solvers = terms->solvers ? terms->solvers : falt_solvers, *exact[MOST_SOLVERS];
-  if (sums_integers(ask->problem) && !sums_integers(&inner)) solvers = exact_solvers(solvers, exact);
+  if (falt_problem_sums_integers(ask->problem) && !falt_problem_sums_integers(&inner))
+    solvers = exact_solvers(solvers, exact);
   falt_search search;
   falt_search_init(&search, solvers, ask->device, &inner, &budget, filter_values);
   search.depth = ask->depth + 1;

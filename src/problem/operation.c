@@ -119,6 +119,10 @@ bool falt_problem_is_f32(const falt_problem *p) {
   return falt_tensors_are_f32(p) && p->accumulator == FALT_F32;
 }
 
+bool falt_problem_sums_integers(const falt_problem *p) {
+  return falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
+}
+
 bool falt_problem_is_f64(const falt_problem *p) {
   return tensors_are(p, FALT_F64) && p->accumulator == FALT_F64;
 }

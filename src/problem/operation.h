@@ -60,5 +60,7 @@ bool falt_problem_fits_f32(const falt_problem *problem);
 bool falt_tensors_are_f32(const falt_problem *problem);
 bool falt_problem_is_f32(const falt_problem *problem);
 bool falt_problem_is_f64(const falt_problem *problem);
+/* Whether input and filter are integers, whose sums must be exact. */
+bool falt_problem_sums_integers(const falt_problem *problem);
 
 #endif

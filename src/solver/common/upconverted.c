@@ -7,8 +7,7 @@
 
 /* Whether f32 holds all sums of integers, and the terms of the epilogue. */
 static bool sums_exactly(const falt_problem *p) {
-  const bool integers = falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type);
-  return !integers || falt_problem_sum_bound(p) + fabs(p->beta) + 0x1p16 < 0x1p24;
+  return !falt_problem_sums_integers(p) || falt_problem_sum_bound(p) + fabs(p->beta) + 0x1p16 < 0x1p24;
 }
 
 const char *falt_upconvert_refusal(const falt_problem *p) {

@@ -13,8 +13,7 @@ static const int64_t MOST_SPECTRA = INT64_C(32) << 20; /* bytes, of several filt
 /* ---- whole numbers */
 
 static bool is_whole_problem(const falt_problem *p) {
-  return falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type) &&
-         p->boundary_value == rint(p->boundary_value);
+  return falt_problem_sums_integers(p) && p->boundary_value == rint(p->boundary_value);
 }
 
 /* Sums of whole numbers are exact if transforms in f64 stay within a quarter of them. */

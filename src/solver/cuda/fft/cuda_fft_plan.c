@@ -98,8 +98,7 @@ void falt_cuda_fft_destroy(falt_plan *base) {
 
 /* Sums of whole numbers are exact if transforms in f64 stay within a quarter of them. */
 static bool is_whole(const falt_problem *p) {
-  return falt_type_is_integer(p->input.type) && falt_type_is_integer(p->filter.type) &&
-         p->boundary_value == rint(p->boundary_value);
+  return falt_problem_sums_integers(p) && p->boundary_value == rint(p->boundary_value);
 }
 
 static bool exact_enough(const falt_problem *p) {
