@@ -106,6 +106,10 @@ static bool counts(const work *k, int a, int64_t o, int64_t j) {
   return met(k, a, o, j) >= 0;
 }
 
+static bool folds(const falt_axis *axis) {
+  return axis->boundary[0] != FALT_CONSTANT || axis->boundary[1] != FALT_CONSTANT;
+}
+
 /* The pairs (output, tap) of axis a that meet input element i: start with {-1, taps - 1}. */
 typedef struct pair {
   int64_t o, j;
@@ -116,19 +120,28 @@ static pair before_first(const work *k, int a, int64_t i) {
   const int64_t taps = k->p->filter.size[FALT_D + a];
   pair start = {-1, taps - 1};
   const int64_t first = (i + axis->pad[0] - (taps - 1) * axis->dilation) / axis->stride - 1;
-  const bool folds = axis->boundary[0] != FALT_CONSTANT || axis->boundary[1] != FALT_CONSTANT;
-  if (!folds && first > 0) start.o = first - 1; /* no earlier output reaches so far: saves time, changes nothing */
+  if (!folds(axis) && first > 0) start.o = first - 1; /* no earlier output reaches so far: saves time, changes nothing */
   return start;
 }
 
-static bool next_pair(const work *k, int a, int64_t i, pair *at) {
+/* Without folding one tap of an output at most meets element i, and no output does whose first tap lies beyond i. */
+static bool next_output(const work *k, int a, int64_t i, pair *at) {
   const falt_axis *axis = &k->p->axis[a];
-  const bool ends = axis->boundary[0] == FALT_CONSTANT && axis->boundary[1] == FALT_CONSTANT;
+  while (++at->o < k->p->output.size[FALT_D + a]) {
+    const int64_t away = i - position(axis, at->o, 0);
+    if (away < 0) return false;
+    at->j = away / axis->dilation;
+    if (away % axis->dilation == 0 && at->j < k->p->filter.size[FALT_D + a]) return true;
+  }
+  return false;
+}
+
+static bool next_pair(const work *k, int a, int64_t i, pair *at) {
+  if (!folds(&k->p->axis[a])) return next_output(k, a, i, at);
   for (;;) {
     if (++at->j == k->p->filter.size[FALT_D + a]) {
       at->j = 0;
       at->o++;
-      if (ends && position(axis, at->o, 0) > i) return false; /* this and all later outputs lie beyond i */
     }
     if (at->o >= k->p->output.size[FALT_D + a]) return false;
     if (met(k, a, at->o, at->j) == i) return true;
