@@ -111,7 +111,7 @@ falt_status falt_search_failure(const falt_search *search) {
   const falt_plan *plan = status == FALT_OK ? nearest(&wide, &search->budget) : NULL;
   if (status == FALT_OK && memory_ran_out(&wide) && !plan)
     status = falt_fail(FALT_NO_MEMORY, "planning: memory ran out");
-  if (status == FALT_OK) status = plan ? over_budget(search, plan) : no_solver(search);
+  if (status == FALT_OK) status = plan ? over_budget(search, plan) : no_solver(&wide);
   falt_search_close(&wide, NULL);
   return status;
 }

@@ -113,10 +113,21 @@ static void test_explain_nothing(void **state) {
                    FALT_INVALID_ARGUMENT);
 }
 
+/* A method that does not apply is refused for its own reason, not for that of the others. */
+static void test_explain_named(void **state) {
+  bench *b = *state;
+  add(b, make("able", 1));
+  add(b, make("picky", 1))->refusal = "not today";
+  strcpy(b->budget.method, "picky");
+  explain(b, 0, FALT_NO_SOLVER);
+  assert_non_null(strstr(falt_message(), "'picky' does not apply: not today"));
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       PLANNER_TEST(test_explain),      PLANNER_TEST(test_explain_measured), PLANNER_TEST(test_explain_lasting),
       PLANNER_TEST(test_explain_long), PLANNER_TEST(test_explain_large),    PLANNER_TEST(test_explain_nothing),
+      PLANNER_TEST(test_explain_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
