@@ -138,4 +138,7 @@ if(TARGET faltung_cli AND BASH)
   add_test(NAME command COMMAND ${BASH} ${PROJECT_SOURCE_DIR}/tests/cli/run $<TARGET_FILE:faltung_cli>)
   set_tests_properties(command PROPERTIES LABELS command COST 100
                        ENVIRONMENT "FALT_FAKE_CUDA=${PROJECT_BINARY_DIR}/fake-cuda;${failing_malloc}")
+  if(Python3_Interpreter_FOUND AND NOT FALT_SANITIZE)
+    add_test(NAME gpu_lines COMMAND ${BASH} ${PROJECT_SOURCE_DIR}/tests/gpu/plan-lines $<TARGET_FILE:faltung_cli>)
+  endif()
 endif()

@@ -38,7 +38,7 @@ def line():
         words += layers.boundary() + layers.epilogue()
     elif operation == "backward-filter":
         words += layers.boundary() + (["bias=1"] if random.random() < 0.5 else [])
-    words += [f"method=cuda-depthwise{'-filter' if operation == 'backward-filter' else ''}"]
+    words += [f"method=cuda-depthwise{'-wgrad' if operation == 'backward-filter' else ''}"]
     return " ".join(words)
 
 
@@ -56,7 +56,7 @@ def bands():
     words += [f"layout={'nhwc' if inner else 'nchw'}", f"type={random.choice(['f16', 'bf16'])}"]
     if operation == "forward":
         words += layers.epilogue()
-    words += [f"method=cuda-depthwise-toeplitz{'-filter' if operation == 'backward-filter' else ''}"]
+    words += [f"method=cuda-depthwise-toeplitz{'-wgrad' if operation == 'backward-filter' else ''}"]
     return " ".join(words)
 
 
