@@ -75,10 +75,16 @@ static falt_status over_budget(const falt_search *search, const falt_plan *plan)
                    words, other);
 }
 
+/* Of the solver that was asked for by name; explain has asked others, too. */
+static const char *named_reason(const falt_search *search) {
+  int i = 0;
+  while (i + 1 < search->count && strcmp(search->entries[i].solver->name, search->budget.method) != 0) i++;
+  return search->entries[i].reason;
+}
+
 static falt_status no_solver(const falt_search *search) {
   if (search->budget.method[0])
-    return falt_fail(FALT_NO_SOLVER, "method: '%s' does not apply: %s", search->budget.method,
-                     search->entries[0].reason);
+    return falt_fail(FALT_NO_SOLVER, "method: '%s' does not apply: %s", search->budget.method, named_reason(search));
   if (!search->count)
     return falt_fail(FALT_NO_SOLVER, "problem: this build has no solver for %s", search->device->kind);
   const falt_entry *last = &search->entries[search->count - 1];
@@ -111,7 +117,7 @@ falt_status falt_search_failure(const falt_search *search) {
   const falt_plan *plan = status == FALT_OK ? nearest(&wide, &search->budget) : NULL;
   if (status == FALT_OK && memory_ran_out(&wide) && !plan)
     status = falt_fail(FALT_NO_MEMORY, "planning: memory ran out");
-  if (status == FALT_OK) status = plan ? over_budget(search, plan) : no_solver(&wide);
+  if (status == FALT_OK) status = plan ? over_budget(search, plan) : no_solver(search);
   falt_search_close(&wide, NULL);
   return status;
 }
