@@ -28,10 +28,10 @@ enum {
   ROW(separable_passes_cpu, FILTERS | FORWARD, "filters as factors, one pass for each axis")                           \
   ROW(running_sums, FILTERS | DEPTHWISE | FORWARD, "box filters, in a time that does not depend on their size")        \
   ROW(repeated_boxes, FILTERS | FORWARD, "boxes along one axis, repeated, as Gaussians nearly are")                        \
+  ROW(inner_product, LAYERS | FORWARD, "layers of few outputs for each weight, which is read in place")                 \
   ROW(direct_nhwc, LAYERS | FORWARD, "dense NHWC layers, by indirect convolution")                                     \
   ROW(igemm_nchw, LAYERS | FORWARD, "dense NCHW layers, as implicit GEMM")                                             \
   ROW(igemm_vnni, LAYERS | FORWARD, "dense layers of 8-bit and 16-bit types, as implicit GEMM in VNNI order (AMX)")    \
-  ROW(inner_product, LAYERS | FORWARD, "layers of few outputs for each weight, by dot products of filter rows in place")\
   ROW(fprop_nchw, LAYERS | FORWARD,                                                                                    \
       "dense NCHW layers of narrow types, converted to NHWC and back")                                                 \
   ROW(dgrad_nchw, LAYERS | DATA,                                                                                       \

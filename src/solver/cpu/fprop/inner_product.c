@@ -3,7 +3,11 @@
  *
  *     y[k, p] = dot product of w[k, :] and the patch of x that output p reads
  *
- * The filter is read in place and in its own type. Patches are gathered in the order of a filter row. */
+ * The filter is read in place and in its own type: where rows w[k, :] are adjacent in memory as dot products, where
+ * columns w[:, i] are, as in gradients of such layers, as sums of columns times an element of the patch. Patches are
+ * gathered in the order of a filter row. */
+#include <string.h>
+
 #include "core/memory.h"
 #include "solver/cpu/common/layer.h"
 #include "solver/cpu/common/upconvert.h"
@@ -11,6 +15,9 @@
 
 enum {
   MOST_OUTPUTS = FALT_INNER_COLUMNS, /* positions of a group: each filter row is read once */
+  UNIT = FALT_LAYER_WIDEST,          /* results of sums of columns that are stored at once */
+  MOST_UNITS = 128,                  /* of a task: pages of each column, and sums in the second-level cache */
+  COLUMNS = 1 << 12,                 /* of the filter between two looks for an interrupt */
   TASK = 1 << 16                     /* multiply-adds of a task: less is not worth waking a thread for */
 };
 
@@ -20,9 +27,13 @@ typedef struct inner_plan {
   falt_plan base;
   falt_layer layer; /* of the operands in f32 */
   void (*dots)(const falt_inner_dots *call);
+  void (*axpys)(const falt_inner_axpys *call);
+  bool columns;            /* adjacent in memory */
   int order[4];            /* the filter's dimensions, the innermost first */
+  int64_t step;            /* distance of elements of a filter row */
   int64_t depth;           /* elements of a filter row */
-  falt_layer_pieces tasks; /* of blocks of filter rows, in a group */
+  int block;               /* results of which tasks are made */
+  falt_layer_pieces tasks; /* of blocks of results, in a group */
   falt_tensor wide[OPERANDS];
   size_t room[OPERANDS]; /* operands in f32, where they are not */
   size_t patches, sums, factors;
@@ -105,13 +116,58 @@ static void run_rows(const execution *run, int64_t g, int64_t k, int rows) {
                                            .factors = run->factors});
 }
 
+static void store_columns(const execution *run, int64_t g, int64_t k, int64_t n, float *sums, int64_t pitch) {
+  const falt_layer *layer = &run->plan->layer;
+  const falt_tensor *y = &layer->p.output, *z = &layer->p.residual;
+  int64_t out[MOST_OUTPUTS], residual[MOST_OUTPUTS];
+  for (int64_t j = 0; j < layer->positions; j++) {
+    const falt_layer_point at = falt_layer_point_at(layer, j);
+    out[j] = falt_tensor_at(y, at.n, g, k, at.at[0], at.at[1], at.at[2]);
+    residual[j] = falt_tensor_at(z, at.n, g, k, at.at[0], at.at[1], at.at[2]);
+  }
+  falt_layer_store(layer, &run->operands,
+                   &(falt_layer_block){.sums = sums,
+                                       .pitch = pitch,
+                                       .n = n,
+                                       .rows = (int)layer->positions,
+                                       .out = out,
+                                       .residual = residual,
+                                       .out_step = y->stride[FALT_C],
+                                       .residual_step = z->stride[FALT_C],
+                                       .channel = g * layer->results + k,
+                                       .factors = run->factors});
+}
+
+static void run_columns(const execution *run, int64_t g, int64_t k, int64_t n) {
+  const inner_plan *plan = run->plan;
+  const falt_layer *layer = &plan->layer;
+  const falt_tensor *w = &plan->base.problem.filter;
+  const int64_t size = (int64_t)falt_type_size(w->type), first = falt_tensor_at(w, k, g, 0, 0, 0, 0);
+  float *sums = run->sums + (g * layer->results + k) * MOST_OUTPUTS;
+  memset(sums, 0, (size_t)(layer->positions * n) * sizeof *sums);
+  for (int64_t i = 0; i < plan->depth && !falt_cancelled(); i += COLUMNS)
+    plan->axpys(&(falt_inner_axpys){.rows = (const char *)run->operands.filter + (first + i * plan->step) * size,
+                                    .patches = run->patches + g * layer->positions * plan->depth + i,
+                                    .sums = sums,
+                                    .step = plan->step,
+                                    .pitch = plan->depth,
+                                    .count = falt_min(COLUMNS, plan->depth - i),
+                                    .n = n,
+                                    .columns = (int)layer->positions});
+  for (int64_t i = 0; i < n; i += UNIT) store_columns(run, g, k + i, falt_min(UNIT, n - i), sums + i, n);
+}
+
 static void run_task(void *context, int64_t index) {
   const execution *run = context;
   const inner_plan *plan = run->plan;
   const int64_t piece = index % plan->tasks.count, g = index / plan->tasks.count, results = plan->layer.results;
-  const int64_t end = falt_min(results, falt_layer_piece(&plan->tasks, piece + 1) * FALT_INNER_ROWS);
-  for (int64_t k = falt_layer_piece(&plan->tasks, piece) * FALT_INNER_ROWS; k < end && !falt_cancelled();
-       k += FALT_INNER_ROWS)
+  const int64_t begin = falt_layer_piece(&plan->tasks, piece) * plan->block;
+  const int64_t end = falt_min(results, falt_layer_piece(&plan->tasks, piece + 1) * plan->block);
+  if (plan->columns) {
+    run_columns(run, g, begin, end - begin);
+    return;
+  }
+  for (int64_t k = begin; k < end && !falt_cancelled(); k += FALT_INNER_ROWS)
     run_rows(run, g, k, (int)falt_min(FALT_INNER_ROWS, end - k));
 }
 
@@ -152,8 +208,10 @@ static void destroy(falt_plan *base) {
 }
 
 static void print(const falt_plan *base, falt_text *text) {
-  falt_text_add(text, "(inner-product %s outputs=%lld threads=%d)", falt_isa_name(base->device->isa),
-                (long long)((const inner_plan *)base)->layer.positions, falt_threads_count(base->device->threads));
+  const inner_plan *plan = (const inner_plan *)base;
+  falt_text_add(text, "(inner-product %s%s outputs=%lld threads=%d)", plan->columns ? "columns " : "",
+                falt_isa_name(base->device->isa), (long long)plan->layer.positions,
+                falt_threads_count(base->device->threads));
 }
 
 /* ---- applicable */
@@ -162,9 +220,9 @@ static bool is_float(falt_type type) {
   return type == FALT_F32 || type == FALT_BF16 || type == FALT_F16;
 }
 
-/* Whether each filter row is adjacent in memory, in the order of some dimensions. */
-static bool find_order(const falt_tensor *w, int order[4]) {
-  int64_t next = 1;
+/* Whether the elements of each filter row are `step` apart, in the order of some dimensions. */
+static bool find_order(const falt_tensor *w, int64_t step, int order[4]) {
+  int64_t next = step;
   bool taken[4] = {false};
   for (int level = 0; level < 4; level++) {
     int found = -1;
@@ -176,6 +234,19 @@ static bool find_order(const falt_tensor *w, int order[4]) {
     if (!falt_mul(next, w->size[FALT_C + found], &next)) return false;
   }
   return true;
+}
+
+/* Rows that are adjacent, or columns that are, whose rows have one step. */
+static bool find_walk(inner_plan *plan) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  plan->step = 1;
+  if (find_order(w, 1, plan->order)) return true;
+  if (w->stride[FALT_K] != 1) return false;
+  plan->columns = true;
+  plan->step = INT64_MAX;
+  for (int dim = FALT_C; dim < FALT_DIMS; dim++)
+    if (w->size[dim] > 1) plan->step = falt_min(plan->step, w->stride[dim]);
+  return plan->step >= w->size[FALT_K] && find_order(w, plan->step, plan->order);
 }
 
 static const char *refusal(const falt_problem *p) {
@@ -236,10 +307,13 @@ static bool lay_memory(inner_plan *plan, const size_t bytes[OPERANDS]) {
 
 static void set_tasks(inner_plan *plan) {
   const falt_layer *layer = &plan->layer;
-  const int64_t blocks = falt_ceil_div(layer->results, FALT_INNER_ROWS);
+  plan->block = plan->columns ? UNIT : FALT_INNER_ROWS;
+  const int64_t blocks = falt_ceil_div(layer->results, plan->block);
   const double work = (double)layer->results * (double)plan->depth * (double)layer->positions;
-  const int64_t wanted = 4 * falt_threads_count(plan->base.device->threads), worth = 1 + (int64_t)(work / TASK);
-  plan->tasks = falt_layer_cut(blocks, falt_min(blocks, falt_min(wanted, worth)));
+  const int64_t threads = falt_threads_count(plan->base.device->threads), worth = 1 + (int64_t)(work / TASK);
+  const int64_t wanted = plan->columns ? threads : 4 * threads; /* long pieces of columns are read faster */
+  const int64_t least = plan->columns ? falt_ceil_div(blocks, MOST_UNITS) : 1;
+  plan->tasks = falt_layer_cut(blocks, falt_min(blocks, falt_max(least, falt_min(wanted, worth))));
 }
 
 static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
@@ -251,7 +325,7 @@ static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   reason = upconvert(plan, ask, bytes);
   if (!reason && plan->layer.positions > MOST_OUTPUTS) reason = "too many outputs read each filter row";
-  if (!reason && !find_order(&plan->layer.p.filter, plan->order)) reason = "a filter row is not adjacent in memory";
+  if (!reason && !find_walk(plan)) reason = "neither rows nor columns of the filter are adjacent in memory";
   plan->depth = plan->layer.channels * plan->layer.taps;
   if (!reason && !lay_memory(plan, bytes)) reason = "its patches are too large";
   if (reason) {
@@ -260,7 +334,9 @@ static falt_plan *plan_inner(const falt_solver *solver, falt_ask *ask) {
   }
   const falt_inner_kernels *kernels = falt_inner_kernels_for(ask->device->isa);
   const falt_type type = ask->problem->filter.type;
-  plan->dots = type == FALT_F32 ? kernels->f32 : type == FALT_BF16 ? kernels->bf16 : kernels->f16;
+  const int which = type == FALT_F32 ? FALT_INNER_F32 : type == FALT_BF16 ? FALT_INNER_BF16 : FALT_INNER_F16;
+  plan->dots = kernels->dots[which];
+  plan->axpys = kernels->axpys[which];
   set_tasks(plan);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;

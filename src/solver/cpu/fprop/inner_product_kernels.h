@@ -1,4 +1,4 @@
-/* Dot products of filter rows, read where they are, with gathered patches of the input in f32. */
+/* Products of the filter, read where it is, with gathered patches of the input in f32. */
 #ifndef FALT_SOLVER_CPU_FPROP_INNER_PRODUCT_KERNELS_H
 #define FALT_SOLVER_CPU_FPROP_INNER_PRODUCT_KERNELS_H
 
@@ -17,10 +17,21 @@ typedef struct falt_inner_dots {
   int count, columns;
 } falt_inner_dots;
 
+/* Adds to sums[j*n + o] the sum over i < count of rows[i*step + o] * patches[j*pitch + i], for o < n and j < columns.
+ * Each sum is a chain of multiply-adds in the order of i; its bits do not depend on n and columns. */
+typedef struct falt_inner_axpys {
+  const void *rows; /* of the filter's type */
+  const float *patches;
+  float *sums;
+  int64_t step, pitch, count, n;
+  int columns;
+} falt_inner_axpys;
+
+enum { FALT_INNER_F32, FALT_INNER_BF16, FALT_INNER_F16, FALT_INNER_TYPES };
+
 typedef struct falt_inner_kernels {
-  void (*f32)(const falt_inner_dots *call);
-  void (*bf16)(const falt_inner_dots *call);
-  void (*f16)(const falt_inner_dots *call);
+  void (*dots[FALT_INNER_TYPES])(const falt_inner_dots *call);
+  void (*axpys[FALT_INNER_TYPES])(const falt_inner_axpys *call);
 } falt_inner_kernels;
 
 /* The table for an instruction set, or for the highest one below it that was built. Never NULL. */

@@ -1,5 +1,6 @@
-/* Dot products of one instruction set: solver/cpu/fprop/inner_product_kernels.h says what they compute. Compiled once
- * per level. A block of rows and columns keeps its sums in registers, so each loaded vector serves several of them. */
+/* Dot products and sums of rows of one instruction set: solver/cpu/fprop/inner_product_kernels.h says what they compute.
+ * Compiled once per level. A block of rows and columns of dot products keeps its sums in registers, so each loaded
+ * vector serves several of them. */
 #define FALT_LANE_BITS 32
 #include "cpu/convert.h"
 #include "solver/cpu/fprop/inner_product_kernels.h"
@@ -7,7 +8,7 @@
 #define JOIN_(a, b) a##b
 #define JOIN(a, b) JOIN_(a, b)
 
-enum { ROWS = FALT_INNER_ROWS, COLUMNS = FALT_INNER_COLUMNS };
+enum { ROWS = FALT_INNER_ROWS, COLUMNS = FALT_INNER_COLUMNS, AXPYS = 8 };
 
 /* The lanes' sum, by halves. */
 FALT_INLINE float add_lanes(vec v) {
@@ -56,38 +57,72 @@ FALT_INLINE void block(const falt_inner_dots *call, int row, const int rows, con
   }
 }
 
-FALT_INLINE void columns_of(const falt_inner_dots *call, int row, const int rows, const falt_type type) {
-  switch (call->columns) {
-    case 1:
-      block(call, row, rows, 1, type);
-      return;
-    case 2:
-      block(call, row, rows, 2, type);
-      return;
-    case 3:
-      block(call, row, rows, 3, type);
-      return;
-    default:
-      block(call, row, rows, COLUMNS, type);
+/* function(call, at, rows, columns, type), the columns a constant. */
+#define BY_COLUMNS(function, call, at, rows, type)     \
+  switch ((call)->columns) {                           \
+    case 1:                                            \
+      function(call, at, rows, 1, type);               \
+      break;                                           \
+    case 2:                                            \
+      function(call, at, rows, 2, type);               \
+      break;                                           \
+    case 3:                                            \
+      function(call, at, rows, 3, type);               \
+      break;                                           \
+    default:                                           \
+      function(call, at, rows, COLUMNS, type);         \
   }
-}
 
 FALT_INLINE void dots(const falt_inner_dots *call, const falt_type type) {
   if (call->count == ROWS)
-    columns_of(call, 0, ROWS, type);
+    BY_COLUMNS(block, call, 0, ROWS, type)
   else
-    for (int m = 0; m < call->count; m++) columns_of(call, m, 1, type);
+    for (int m = 0; m < call->count; m++) BY_COLUMNS(block, call, m, 1, type)
 }
 
-static void dots_f32(const falt_inner_dots *call) {
-  dots(call, FALT_F32);
+/* Adds some rows, from row i on, to the sums: a vector of these is loaded and stored once for all rows. */
+FALT_INLINE void add_rows(const falt_inner_axpys *call, int64_t i, const int rows, const int columns,
+                          const falt_type type) {
+  const int64_t size = (int64_t)size_of(type), whole = call->n / VEC * VEC;
+  const int rest = (int)(call->n - whole);
+  const char *from = (const char *)call->rows + i * call->step * size;
+  const float *x = call->patches + i;
+  for (int64_t o = 0; o < call->n; o += VEC) {
+    vec w[AXPYS];
+    FALT_UNROLL
+    for (int m = 0; m < rows; m++) {
+      const char *at = from + (m * call->step + o) * size;
+      w[m] = o < whole ? load_whole(at, type) : load_rest(at, rest, type);
+    }
+    FALT_UNROLL
+    for (int j = 0; j < columns; j++) {
+      float *to = call->sums + j * call->n + o;
+      vec sum = o < whole ? vec_load(to) : vec_load_part(to, rest);
+      FALT_UNROLL
+      for (int m = 0; m < rows; m++) sum = vec_madd(sum, w[m], vec_all(x[j * call->pitch + m]));
+      if (o < whole)
+        vec_store(to, sum);
+      else
+        vec_store_part(to, sum, rest);
+    }
+  }
 }
-static void dots_bf16(const falt_inner_dots *call) {
-  dots(call, FALT_BF16);
+
+FALT_INLINE void axpys(const falt_inner_axpys *call, const falt_type type) {
+  int64_t i = 0;
+  for (; i + AXPYS <= call->count; i += AXPYS) BY_COLUMNS(add_rows, call, i, AXPYS, type)
+  for (; i < call->count; i++) BY_COLUMNS(add_rows, call, i, 1, type)
 }
-static void dots_f16(const falt_inner_dots *call) {
-  dots(call, FALT_F16);
-}
+
+/* clang-format off */
+#define KERNELS(name, type)                                                        \
+  static void dots_##name(const falt_inner_dots *call) { dots(call, type); }    \
+  static void axpys_##name(const falt_inner_axpys *call) { axpys(call, type); }
+/* clang-format on */
+KERNELS(f32, FALT_F32)
+KERNELS(bf16, FALT_BF16)
+KERNELS(f16, FALT_F16)
 
 extern const falt_inner_kernels JOIN(falt_inner_kernels_, FALT_ISA_SUFFIX);
-const falt_inner_kernels JOIN(falt_inner_kernels_, FALT_ISA_SUFFIX) = {dots_f32, dots_bf16, dots_f16};
+const falt_inner_kernels JOIN(falt_inner_kernels_, FALT_ISA_SUFFIX) = {{dots_f32, dots_bf16, dots_f16},
+                                                                       {axpys_f32, axpys_bf16, axpys_f16}};

@@ -83,6 +83,23 @@ static void test_results(void **state) {
   falt_device_destroy(&device);
 }
 
+/* Filters whose output channels are adjacent, so that columns are read in place. */
+static void test_columns(void **state) {
+  (void)state;
+  falt_device *device;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  check(device, "forward n=1 c=300 h=1 w=1 k=129 r=1 s=1 weight-layout=hwio filter=given", FALT_F32);
+  check(device, "forward n=4 c=301 h=1 w=1 k=131 r=1 s=1 weight-layout=hwio type=bf16 bias=1 filter=given", FALT_BF16);
+  check(device, "forward n=3 c=31 h=5 w=7 k=17 r=5 s=7 weight-layout=hwio type=f16 residual=1 filter=given", FALT_F16);
+  check(device, "forward n=2 c=31 h=5 w=7 k=5 r=5 s=7 layout=nhwc weight-layout=hwio scale=1 act=relu filter=given",
+        FALT_F32);
+  check(device, "forward n=1 c=7 h=1 w=1 k=9000 r=1 s=1 weight-layout=hwio filter=given", FALT_F32);
+  check(device, "forward n=2 c=60 h=1 w=2 k=30 r=1 s=1 groups=3 weight-layout=hwio type=bf16 out-type=f32 filter=given",
+        FALT_BF16);
+  check(device, "forward n=1 c=9 h=1 w=3 k=5 r=3 s=3 pad=1:1x0:0 value=2 weight-layout=hwio filter=given", FALT_F32);
+  falt_device_destroy(&device);
+}
+
 static void test_choice(void **state) {
   (void)state;
   falt_device *device;
@@ -97,6 +114,6 @@ static void test_choice(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_choice)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_columns), cmocka_unit_test(test_choice)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
