@@ -101,6 +101,14 @@ static size_t bytes_of(const nchw_plan *plan, const falt_tensor *t) {
   return (size_t)(plan->images * t->size[FALT_G] * falt_planes_pixels(t)) * sizeof(float);
 }
 
+/* Of the transposed tensors' way to memory and back, where one image leaves the caches. */
+static double memory_seconds(const nchw_plan *plan, const falt_device *device, const falt_problem *p) {
+  falt_problem own = *p;
+  const double bytes = (double)bytes_of(plan, source_of(&own)) + (double)bytes_of(plan, result_of(&own));
+  if (bytes <= 2.0 * PIECE * sizeof(float)) return 0;
+  return (double)plan->pieces * falt_roofline(device, FALT_F32, 0, 1, 2 * bytes);
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   falt_problem p = *ask->problem;
   return refusal(&p);
@@ -121,6 +129,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   plan->parent.base.cost.seconds *= (double)plan->pieces;
   plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, source_of(&p), FALT_F32, false);
   plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, result_of(&p), FALT_F32, true);
+  plan->parent.base.cost.seconds += memory_seconds(plan, ask->device, &p);
   return NULL;
 }
 

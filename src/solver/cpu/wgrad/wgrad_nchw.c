@@ -81,7 +81,9 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- estimate: the child reads its operands from the transposed tensors, which are written and read once more */
 
 static double seconds_of(const falt_device *device, const falt_tensor *t, falt_type type, bool back) {
-  const double bytes = (double)falt_tensor_count(t) * (double)(falt_type_size(t->type) + falt_type_size(type));
+  enum { CACHED = 3 << 18 }; /* elements; of more, pieces of lines come from memory one by one */
+  const double elements = (double)falt_tensor_count(t) * (falt_tensor_count(t) > CACHED ? 2 : 1);
+  const double bytes = elements * (double)(falt_type_size(t->type) + falt_type_size(type));
   return falt_planes_seconds(device, t, type, back) + falt_roofline(device, FALT_F32, 0, 1, bytes);
 }
 
