@@ -117,6 +117,12 @@ class Numpy:
         """The stream that the library orders its work by."""
         return 0
 
+    @classmethod
+    def scratch(cls, bytes_: int, like: Any) -> tuple[int, Any]:
+        """(address, owner) of memory on the device of `like`, which its stream orders."""
+        owner = cls.empty((bytes_,), 0, like)
+        return cls.view(owner).pointer, owner
+
     @staticmethod
     def host(array: Any) -> np.ndarray:
         """A numpy array of the values."""
@@ -210,7 +216,17 @@ class Torch(Numpy):
 
     @staticmethod
     def stream(device: int | None) -> int:
-        return sys.modules["torch"].cuda.current_stream(device).cuda_stream if device is not None else 0
+        torch = sys.modules["torch"]
+        raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)  # a number, without an object around it
+        if raw is None or device is None:
+            return torch.cuda.current_stream(device).cuda_stream if device is not None else 0
+        return int(raw(device))
+
+    @staticmethod
+    def scratch(bytes_: int, like: Any) -> tuple[int, Any]:
+        torch = sys.modules["torch"]
+        owner = torch.empty(bytes_, dtype=torch.uint8, device=like.device)
+        return owner.data_ptr(), owner
 
     @staticmethod
     def host(array: Any) -> np.ndarray:

@@ -259,8 +259,7 @@ class Plan:
             return 0, None, None
         if not self.workspace:
             return library.stream(self.device.ordinal), None, None
-        owner = library.empty((self.workspace + 64,), 0, like)
-        address = library.view(owner).pointer
+        address, owner = library.scratch(self.workspace + 64, like)
         return library.stream(self.device.ordinal), address + (-address) % 64, owner
 
 

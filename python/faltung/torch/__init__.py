@@ -101,7 +101,9 @@ def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: 
         raise ValueError(f"activation: {activation!r}; use {', '.join(_UNFUSED)}")
     if residual is not None and single:
         residual = residual.unsqueeze(0)
-    learns = transformed() or (torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x, w, bias, residual)))
+    learns = transformed() or (torch.is_grad_enabled() and (
+        x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad)
+        or (residual is not None and residual.requires_grad)))
     fused = "identity" if learns or ways & 1 else activation
     geometry = (*_geometry(space, stride, padding, dilation, w.shape), groups, _BOUNDARY[padding_mode])
     y = _ops.convolve(x, w, bias, geometry, fused, residual, ways, learns)

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 from torch.library import custom_op
 
 from . import _batching
-from ._problems import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, MEMORY, Layer, check, empty, execute, is_last, order_of
+from ._problems import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, MEMORY, Layer, check, empty, execute, is_last, order_of, result
 from ._transforms import Operator, keep, transformed
 
 _Result = TypeVar("_Result")
@@ -28,13 +28,6 @@ def _layer(stride: Any, pads: Any, dilation: Any, groups: int, boundary: int) ->
     return _kept(tuple(stride), tuple(pads), tuple(dilation), groups, boundary)
 
 
-def _conv_shape(x: torch.Tensor, w: torch.Tensor, layer: Layer) -> list[int]:
-    sizes = layer.output_size(x.shape, w.shape)
-    if any(n < 1 for n in sizes):
-        raise RuntimeError(f"input: {list(x.shape[2:])} with its padding is smaller than the kernel, {list(w.shape[2:])}")
-    return [x.shape[0], w.shape[0], *sizes]
-
-
 @custom_op("faltung::conv", mutates_args=())
 def _conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: Sequence[int], pads: Sequence[int],
          dilation: Sequence[int], groups: int, boundary: int, activation: str,
@@ -47,14 +40,13 @@ def _conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: S
 def _forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, layer: Layer, activation: str,
              residual: torch.Tensor | None, ways: int) -> torch.Tensor:
     check(x, w, residual)
-    last = is_last(x) or is_last(w)
-    order = order_of(x.dim(), last)
+    size, order = result(x.shape, x.stride(), w.shape, w.stride(), layer)
     if ways & BY_TORCH["forward"]:
         bias = None if bias is None else bias.to(x.dtype)
         y = torch.convolution(x, w, bias, layer.stride, layer.pads[::2], layer.dilation, False, (0,) * len(layer.stride),
                               layer.groups)
         return y.contiguous(memory_format=order)
-    y = torch.empty(_conv_shape(x, w, layer), dtype=x.dtype, device=x.device, memory_format=order)
+    y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order)
     if bias is not None:  # the library's bias is f32, f64 for f64
         bias = bias.to(_bias_type(x)).contiguous()
     if residual is not None and residual.stride() != y.stride():
@@ -66,7 +58,8 @@ def _forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, layer:
 @_conv.register_fake
 def _(x: Any, w: Any, bias: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any, activation: Any,
       residual: Any, ways: Any = 0) -> torch.Tensor:
-    return empty(_conv_shape(x, w, _layer(stride, pads, dilation, groups, boundary)), x, w)
+    size, order = result.__wrapped__(x.shape, x.stride(), w.shape, w.stride(), _layer(stride, pads, dilation, groups, boundary))
+    return torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order)
 
 
 @custom_op("faltung::conv_data", mutates_args=())

@@ -78,6 +78,17 @@ def empty(shape: Any, like: torch.Tensor, weights: torch.Tensor | None = None) -
     return torch.empty(shape, dtype=like.dtype, device=like.device, memory_format=order)
 
 
+@functools.lru_cache(4096)
+def result(x: tuple[int, ...], x_strides: tuple[int, ...], w: tuple[int, ...], w_strides: tuple[int, ...],
+           layer: Layer) -> tuple[tuple[int, ...], torch.memory_format]:
+    """(size, order) of a layer's output, by the shapes and strides of its operands."""
+    sizes = layer.output_size(x, w)
+    if any(n < 1 for n in sizes):
+        raise RuntimeError(f"input: {list(x[2:])} with its padding is smaller than the kernel, {list(w[2:])}")
+    last = len(x) > 3 and (_is_last.__wrapped__(x, x_strides) or _is_last.__wrapped__(w, w_strides))
+    return (x[0], w[0], *sizes), order_of(len(x), last)
+
+
 def _data(tensor: Tensor, x: torch.Tensor, groups: int, channels_in_groups: bool = True) -> None:
     """Fills N, groups, channels and space. Pools have all channels in the groups."""
     space = x.dim() - 2
@@ -176,4 +187,4 @@ def check(*tensors: torch.Tensor | None) -> None:
 
 
 __all__ = ["AVGPOOL", "BACKWARD_AVGPOOL", "BACKWARD_DATA", "BACKWARD_FILTER", "BACKWARD_MAXPOOL", "FORWARD", "MAXPOOL", "MEMORY",
-           "Layer", "check", "empty", "execute", "is_last", "order_of", "planned"]
+           "Layer", "check", "empty", "execute", "is_last", "order_of", "planned", "result"]

@@ -16,14 +16,14 @@ def _conv(name: str, space: int) -> type:
     base = getattr(torch.nn, name)
 
     def _conv_forward(self: Any, input: torch.Tensor, weight: torch.Tensor, bias: Any) -> torch.Tensor:
-        activation, ways = getattr(self, "activation", None), getattr(self, "ways", 0)
+        activation, ways = self.activation, self.ways
         if ways & 1 and not (torch.is_grad_enabled() and (input.requires_grad or weight.requires_grad)):
             y = base._conv_forward(self, input, weight, bias)
             return y if activation is None else functional._UNFUSED[activation](y)
         return functional._conv(space, input, weight, bias, self.stride, self.padding, self.dilation, self.groups,
                                 self.padding_mode, activation, None, ways)
 
-    return type(name, (base,), {"_conv_forward": _conv_forward, "__module__": __name__,
+    return type(name, (base,), {"_conv_forward": _conv_forward, "activation": None, "ways": 0, "__module__": __name__,
                                 "__doc__": f"torch.nn.{name}; padding modes make no copy."})
 
 
