@@ -192,15 +192,20 @@ static double waits(const falt_depthwise *d) {
 /* Positions in the time of loading and storing the sums of a row of taps for each row of outputs. */
 static const double per_row = 4;
 
+/* The memory's time relative to a copy's, where both operands come from memory: two streams of pieces of lines, measured
+ * on Zen 4. */
+static const double two_streams = 3;
+
 static double estimate(const wgrad_plan *plan, const falt_device *device) {
   const falt_depthwise *d = &plan->d;
+  const double bytes = falt_problem_bytes(&plan->base.problem);
   const double row = (double)falt_max(1, d->relation.result.size[FALT_W]);
   const double slower = d->unit.reads == FALT_READS_ALL ? 0.2 + waits(d) : 1 + per_row / row;
   return falt_roofline(
       device, FALT_F32, falt_depthwise_flops(d) * slower + falt_depthwise_conversions(d, &plan->base.problem),
       shares[d->unit.reads],
-      falt_problem_bytes(&plan->base.problem) + 8 * (double)plan->bands.count * (double)(d->vectors * d->pitch) +
-          2 * falt_depthwise_reread(d, device));
+      bytes * (bytes > (double)device->caches.l3 ? two_streams : 1) +
+          8 * (double)plan->bands.count * (double)(d->vectors * d->pitch) + 2 * falt_depthwise_reread(d, device));
 }
 
 /* ---- plan */

@@ -198,11 +198,10 @@ typedef struct kernel_call {
 /* Where the sums of a row of the call are: in the output, or in the scratch until the epilogue. */
 static void place_sums(const task *t, const kernel_call *c, bool straight, void **rows) {
   const falt_tensor *y = &t->layer->p.output;
-  const int64_t output = t->group * y->stride[FALT_G] + c->k * y->stride[FALT_C];
-  const int64_t sums = t->plan->parts > 1 ? c->begin * FALT_LAYER_WIDEST : 0;
-  for (int64_t m = 0; m < c->end - c->begin; m++)
-    rows[m] = straight ? falt_layer_at(t->layer, t->run->operands->output, output + t->out[c->begin + m])
-                       : falt_layer_at(t->layer, t->sums, sums + m * FALT_LAYER_WIDEST);
+  const int64_t size = (int64_t)t->layer->kernels->lane_size, *out = t->out + c->begin, count = c->end - c->begin;
+  char *output = (char *)t->run->operands->output + (t->group * y->stride[FALT_G] + c->k * y->stride[FALT_C]) * size;
+  char *sums = (char *)t->sums + (t->plan->parts > 1 ? c->begin * FALT_LAYER_WIDEST : 0) * size;
+  for (int64_t m = 0; m < count; m++) rows[m] = straight ? output + out[m] * size : sums + m * FALT_LAYER_WIDEST * size;
 }
 
 static void run_call(const task *t, const kernel_call *c) {
@@ -277,8 +276,8 @@ static void run_panel(const task *t, int64_t panel, bool last) {
       c.panel = falt_layer_at(t->layer, t->run->packed,
                               t->group * (int64_t)plan->group + c.k * plan->segments * plan->length);
     }
-    for (c.index = 0; c.index < t->count && !falt_cancelled(); c.index++) {
-      c.begin = plan->skips ? t->calls[c.index].begin : falt_layer_piece(&t->pieces, c.index);
+    for (c.index = c.end = 0; c.index < t->count && !falt_cancelled(); c.index++) {
+      c.begin = plan->skips ? t->calls[c.index].begin : c.end; /* pieces follow each other */
       c.end = plan->skips ? c.begin + t->calls[c.index].count : falt_layer_piece(&t->pieces, c.index + 1);
       run_call(t, &c);
     }

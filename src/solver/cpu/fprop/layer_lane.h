@@ -126,7 +126,9 @@ FALT_INLINE void block(const falt_layer_product *call, const int rows, const int
 FALT_LAYER_BLOCKS(BLOCK)
 MORE_BLOCKS(BLOCK)
 
-static void (*const blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS])(const falt_layer_product *call) = {
+typedef void (*block_function)(const falt_layer_product *call);
+
+static const block_function blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS] = {
     FALT_LAYER_BLOCKS(FALT_LAYER_BLOCK_AT) MORE_BLOCKS(FALT_LAYER_BLOCK_AT)};
 
 /* Segments from s on in one chain, whose panel begins `at` elements after the call's. */
@@ -143,17 +145,11 @@ static int64_t chained(const falt_layer_product *call, int64_t s, int64_t at, in
   return count;
 }
 
-/* Chain by chain. Where a segment is longer than a chain, each of its pieces is one. */
-static void product(const falt_layer_product *call) {
-  void (*const run)(const falt_layer_product *) = blocks[(call->n - 1) / VEC][call->rows - 1];
-  const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN;
+/* Chain by chain. Where a segment is longer than a chain, each of its pieces is one. Out of line: a copy of the call,
+ * just written, waits for its stores, which short products would feel. */
+__attribute__((noinline)) static void chains(const falt_layer_product *call, block_function run, int64_t chain) {
   const int64_t pitch = (call->n + VEC - 1) / VEC * VEC + call->b_skip;
   falt_layer_product piece = *call;
-  const bool near = !call->jumps || call->segments < 2 || call->depth < 1; /* no jump leads into another chain */
-  if (!CUTS || (near && call->segments * call->depth <= chain)) {
-    run(call);
-    return;
-  }
   for (int64_t s = 0, steps = 0; s < call->segments; s += piece.segments) {
     const lane *b = piece.b;
     piece.segments = chained(call, s, b - (const lane *)call->b, pitch, chain);
@@ -175,6 +171,16 @@ static void product(const falt_layer_product *call) {
       piece.b = (const lane *)piece.b + call->jumps[s + i].b;
     }
   }
+}
+
+static void product(const falt_layer_product *call) {
+  const block_function run = blocks[(call->n - 1) / VEC][call->rows - 1];
+  const int64_t chain = call->chain ? call->chain : FALT_LAYER_CHAIN;
+  const bool near = !call->jumps || call->segments < 2 || call->depth < 1; /* no jump leads into another chain */
+  if (!CUTS || (near && call->segments * call->depth <= chain))
+    run(call);
+  else
+    chains(call, run, chain);
 }
 
 /* ---- products of small groups */
