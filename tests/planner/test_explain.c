@@ -125,8 +125,8 @@ static void test_explain_named(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      PLANNER_TEST(test_explain),      PLANNER_TEST(test_explain_measured), PLANNER_TEST(test_explain_lasting),
-      PLANNER_TEST(test_explain_long), PLANNER_TEST(test_explain_large),    PLANNER_TEST(test_explain_nothing),
+      PLANNER_TEST(test_explain),       PLANNER_TEST(test_explain_measured), PLANNER_TEST(test_explain_lasting),
+      PLANNER_TEST(test_explain_long),  PLANNER_TEST(test_explain_large),    PLANNER_TEST(test_explain_nothing),
       PLANNER_TEST(test_explain_named),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

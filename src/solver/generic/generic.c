@@ -185,8 +185,8 @@ static bool shares_rows(const falt_generic_plan *plan) {
          plan->p.filter.size[gradient || !plan->gathers ? FALT_K : FALT_C] >= (gradient ? SHARING_GRADIENT : SHARING);
 }
 
-/* The cost of preparing source rows where few output channels share them, in operations at the peak: for a row and a tap
- * across rows, for an element of these, for a channel. Measured with AVX-512 on depthwise layers. */
+/* The cost of preparing source rows where few output channels share them, in operations at the peak: for a row and a
+ * tap across rows, for an element of these, for a channel. Measured with AVX-512 on depthwise layers. */
 static double preparing(const falt_generic_plan *plan) {
   static const double map[3] = {3000, 15, 0}, weights[3] = {5800, 60, 58000};
   const falt_problem *p = &plan->p;
@@ -197,8 +197,8 @@ static double preparing(const falt_generic_plan *plan) {
   double rows = channels * (double)over->size[FALT_N];
   if (shares_rows(plan)) return 0;
   for (int a = 0; a < 2; a++)
-    rows *= (double)over->size[FALT_D + a] * (double)p->filter.size[FALT_D + a] /
-            (data ? (double)p->axis[a].stride : 1);
+    rows *=
+        (double)over->size[FALT_D + a] * (double)p->filter.size[FALT_D + a] / (data ? (double)p->axis[a].stride : 1);
   const double views = gradient ? 1 : (double)p->axis[2].stride; /* a row for each polyphase part */
   return rows * (views * cost[0] + cost[1] * (double)over->size[FALT_W]) + channels * cost[2];
 }
@@ -211,7 +211,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   if (plan->lane_index == FALT_GENERIC_WIDE) share /= 8;
   const bool gradient = p->operation == FALT_BACKWARD_FILTER;
   if (plan->way == FALT_GENERIC_ROWS && gradient && shares_rows(plan) && p->filter.size[FALT_K] < 16)
-    share *= (double)p->filter.size[FALT_K] / 16; /* few outputs share an input row */
+    share *= (double)p->filter.size[FALT_K] / 16;                        /* few outputs share an input row */
   if (p->operation == FALT_FORWARD && !shares_rows(plan)) share *= 1.75; /* without the rows */
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_BACKWARD_DATA && p->axis[2].stride > 1)

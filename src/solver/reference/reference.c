@@ -120,7 +120,8 @@ static pair before_first(const work *k, int a, int64_t i) {
   const int64_t taps = k->p->filter.size[FALT_D + a];
   pair start = {-1, taps - 1};
   const int64_t first = (i + axis->pad[0] - (taps - 1) * axis->dilation) / axis->stride - 1;
-  if (!folds(axis) && first > 0) start.o = first - 1; /* no earlier output reaches so far: saves time, changes nothing */
+  if (!folds(axis) && first > 0)
+    start.o = first - 1; /* no earlier output reaches so far: saves time, changes nothing */
   return start;
 }
 

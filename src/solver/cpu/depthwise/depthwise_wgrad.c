@@ -192,8 +192,8 @@ static double waits(const falt_depthwise *d) {
 /* Positions in the time of loading and storing the sums of a row of taps for each row of outputs. */
 static const double per_row = 4;
 
-/* The memory's time relative to a copy's, where both operands come from memory: two streams of pieces of lines, measured
- * on Zen 4. */
+/* The memory's time relative to a copy's, where both operands come from memory: two streams of pieces of lines,
+ * measured on Zen 4. */
 static const double two_streams = 3;
 
 static double estimate(const wgrad_plan *plan, const falt_device *device) {

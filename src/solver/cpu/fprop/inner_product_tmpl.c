@@ -1,6 +1,6 @@
-/* Dot products and sums of rows of one instruction set: solver/cpu/fprop/inner_product_kernels.h says what they compute.
- * Compiled once per level. A block of rows and columns of dot products keeps its sums in registers, so each loaded
- * vector serves several of them. */
+/* Dot products and sums of rows of one instruction set: solver/cpu/fprop/inner_product_kernels.h says what they
+ * compute. Compiled once per level. A block of rows and columns of dot products keeps its sums in registers, so each
+ * loaded vector serves several of them. */
 #define FALT_LANE_BITS 32
 #include "cpu/convert.h"
 #include "solver/cpu/fprop/inner_product_kernels.h"
@@ -58,19 +58,19 @@ FALT_INLINE void block(const falt_inner_dots *call, int row, const int rows, con
 }
 
 /* function(call, at, rows, columns, type), the columns a constant. */
-#define BY_COLUMNS(function, call, at, rows, type)     \
-  switch ((call)->columns) {                           \
-    case 1:                                            \
-      function(call, at, rows, 1, type);               \
-      break;                                           \
-    case 2:                                            \
-      function(call, at, rows, 2, type);               \
-      break;                                           \
-    case 3:                                            \
-      function(call, at, rows, 3, type);               \
-      break;                                           \
-    default:                                           \
-      function(call, at, rows, COLUMNS, type);         \
+#define BY_COLUMNS(function, call, at, rows, type) \
+  switch ((call)->columns) {                       \
+    case 1:                                        \
+      function(call, at, rows, 1, type);           \
+      break;                                       \
+    case 2:                                        \
+      function(call, at, rows, 2, type);           \
+      break;                                       \
+    case 3:                                        \
+      function(call, at, rows, 3, type);           \
+      break;                                       \
+    default:                                       \
+      function(call, at, rows, COLUMNS, type);     \
   }
 
 FALT_INLINE void dots(const falt_inner_dots *call, const falt_type type) {

@@ -128,8 +128,8 @@ MORE_BLOCKS(BLOCK)
 
 typedef void (*block_function)(const falt_layer_product *call);
 
-static const block_function blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS] = {
-    FALT_LAYER_BLOCKS(FALT_LAYER_BLOCK_AT) MORE_BLOCKS(FALT_LAYER_BLOCK_AT)};
+static const block_function blocks[FALT_LAYER_VECTORS][FALT_LAYER_ROWS] = {FALT_LAYER_BLOCKS(FALT_LAYER_BLOCK_AT)
+                                                                               MORE_BLOCKS(FALT_LAYER_BLOCK_AT)};
 
 /* Segments from s on in one chain, whose panel begins `at` elements after the call's. */
 static int64_t chained(const falt_layer_product *call, int64_t s, int64_t at, int64_t pitch, int64_t chain) {
