@@ -7,6 +7,7 @@ static void print_object(cli_candidates *list, const falt_candidate *candidate) 
   cli_json json = cli_json_open(list->file);
   cli_json_text(&json, "problem", list->problem);
   if (list->filter) cli_json_text(&json, "filter", list->filter);
+  if (list->kernel) cli_json_text(&json, "kernel", list->kernel);
   cli_json_text(&json, "device", list->device);
   cli_json_text(&json, "solver", candidate->solver);
   cli_json_text(&json, "plan", candidate->rejected ? NULL : candidate->plan);

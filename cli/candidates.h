@@ -11,6 +11,7 @@ typedef struct cli_candidates {
   bool json;
   const char *problem, *device; /* the problem's line and the device's name, for JSON */
   const char *filter;           /* "given" or "known", for JSON; NULL: omitted */
+  const char *kernel;           /* as it was typed, for JSON; NULL: omitted */
   bool all;                     /* include solvers for other kinds of problems */
   int count;                    /* printed */
   int left_out;                 /* not printed */

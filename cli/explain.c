@@ -46,6 +46,7 @@ static int explain(const cli_options *options, cli_question *question, cli_expla
                        .all = options->all,
                        .problem = question->line,
                        .filter = cli_filter_when(&question->problem),
+                       .kernel = options->kernel,
                        .device = falt_device_name(question->device)},
               .page = page};
   const double seconds = options->seconds >= 0 ? options->seconds : default_seconds;
