@@ -187,7 +187,7 @@ class Network(NamedTuple):
 
 NETWORKS = {  # the cheapest first
     "wav2vec2-features": Network(Wav2Vec2Features, (8, 1, 160000), lambda: Wav2Vec2Features(16), (2, 1, 4000), 32, 0.05),
-    "r2plus1d-18": Network(R2Plus1D, (16, 3, 16, 112, 112), R2Plus1D, (2, 3, 1, 16, 16), 400, 0.01),
+    "r2plus1d-18": Network(R2Plus1D, (16, 3, 16, 112, 112), R2Plus1D, (4, 3, 2, 32, 32), 400, 0.01),
     "unet3d": Network(UNet3d, (2, 1, 64, 128, 128), lambda: UNet3d(4, 2), (2, 1, 8, 16, 16), 3, 0.05),
     "convnext-t": Network(ConvNeXt, (128, 3, 224, 224), lambda: ConvNeXt((1, 1), (16, 32)), (2, 3, 32, 32), 1000, 0.05),
     "efficientnet-b0": Network(EfficientNet, (256, 3, 224, 224), EfficientNet, (2, 3, 64, 64), 1000, 0.05),
