@@ -17,7 +17,7 @@ enum {
   MOST_OUTPUTS = FALT_INNER_COLUMNS, /* positions of a group: each filter row is read once */
   UNIT = FALT_LAYER_WIDEST,          /* results of sums of columns that are stored at once */
   MOST_UNITS = 128,                  /* of a task: pages of each column, and sums in the second-level cache */
-  COLUMNS = 1 << 12,                 /* of the filter between two looks for an interrupt */
+  COLUMNS = 1 << 12,                 /* of the filter in a sum of its own: no chain of roundings is long */
   TASK = 1 << 16                     /* multiply-adds of a task: less is not worth waking a thread for */
 };
 
@@ -35,10 +35,10 @@ typedef struct inner_plan {
   int block;               /* results of which tasks are made */
   falt_layer_pieces tasks; /* of blocks of results, in a group */
   falt_tensor wide[OPERANDS];
-  size_t room[OPERANDS]; /* operands in f32, where they are not */
-  size_t patches, sums, factors;
-  const void *values; /* a known filter, until it is copied */
-  void *filter;       /* the copy, or NULL */
+  size_t room[OPERANDS];                 /* operands in f32, where they are not */
+  size_t patches, sums, totals, factors; /* totals: of columns */
+  const void *values;                    /* a known filter, until it is copied */
+  void *filter;                          /* the copy, or NULL */
 } inner_plan;
 
 static const falt_tensor *tensor_of(const falt_problem *p, int operand) {
@@ -54,7 +54,7 @@ static bool is_narrow(const falt_problem *p, int operand) {
 typedef struct execution {
   const inner_plan *plan;
   falt_operands operands; /* input, output and residual in f32 */
-  float *patches, *sums;
+  float *patches, *sums, *totals;
   const float *factors;
 } execution;
 
@@ -143,9 +143,11 @@ static void run_columns(const execution *run, int64_t g, int64_t k, int64_t n) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *w = &plan->base.problem.filter;
   const int64_t size = (int64_t)falt_type_size(w->type), first = falt_tensor_at(w, k, g, 0, 0, 0, 0);
-  float *sums = run->sums + (g * layer->results + k) * MOST_OUTPUTS;
-  memset(sums, 0, (size_t)(layer->positions * n) * sizeof *sums);
-  for (int64_t i = 0; i < plan->depth && !falt_cancelled(); i += COLUMNS)
+  const int64_t at = (g * layer->results + k) * MOST_OUTPUTS, count = layer->positions * n;
+  float *sums = run->sums + at, *totals = run->totals + at;
+  memset(totals, 0, (size_t)count * sizeof *totals);
+  for (int64_t i = 0; i < plan->depth && !falt_cancelled(); i += COLUMNS) {
+    memset(sums, 0, (size_t)count * sizeof *sums);
     plan->axpys(&(falt_inner_axpys){.rows = (const char *)run->operands.filter + (first + i * plan->step) * size,
                                     .patches = run->patches + g * layer->positions * plan->depth + i,
                                     .sums = sums,
@@ -154,7 +156,9 @@ static void run_columns(const execution *run, int64_t g, int64_t k, int64_t n) {
                                     .count = falt_min(COLUMNS, plan->depth - i),
                                     .n = n,
                                     .columns = (int)layer->positions});
-  for (int64_t i = 0; i < n; i += UNIT) store_columns(run, g, k + i, falt_min(UNIT, n - i), sums + i, n);
+    for (int64_t j = 0; j < count; j++) totals[j] += sums[j];
+  }
+  for (int64_t i = 0; i < n; i += UNIT) store_columns(run, g, k + i, falt_min(UNIT, n - i), totals + i, n);
 }
 
 static void run_task(void *context, int64_t index) {
@@ -178,8 +182,12 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const int64_t groups = p->output.size[FALT_G];
   char *workspace = operands->workspace;
   float *room[OPERANDS], *factors = (float *)(void *)(workspace + plan->factors);
-  execution run = {plan, *operands, (float *)(void *)(workspace + plan->patches),
-                   (float *)(void *)(workspace + plan->sums), factors};
+  execution run = {plan,
+                   *operands,
+                   (float *)(void *)(workspace + plan->patches),
+                   (float *)(void *)(workspace + plan->sums),
+                   (float *)(void *)(workspace + plan->totals),
+                   factors};
   if (plan->filter) run.operands.filter = plan->filter;
   for (int i = 0; i < OPERANDS; i++) room[i] = (float *)(void *)(workspace + plan->room[i]);
   if (is_narrow(p, INPUT)) {
@@ -300,6 +308,7 @@ static bool lay_memory(inner_plan *plan, const size_t bytes[OPERANDS]) {
   for (int i = 0; i < OPERANDS; i++) plan->room[i] = falt_place_part(all, bytes[i]);
   plan->patches = falt_place_part(all, (size_t)patches);
   plan->sums = falt_place_part(all, (size_t)sums);
+  plan->totals = falt_place_part(all, plan->columns ? (size_t)sums : 0);
   plan->factors = falt_place_part(all, 2 * (size_t)channels * sizeof(float));
   plan->base.workspace = all->total;
   return true;

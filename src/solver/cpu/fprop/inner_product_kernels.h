@@ -18,7 +18,7 @@ typedef struct falt_inner_dots {
 } falt_inner_dots;
 
 /* Adds to sums[j*n + o] the sum over i < count of rows[i*step + o] * patches[j*pitch + i], for o < n and j < columns.
- * Each sum is a chain of multiply-adds in the order of i; its bits do not depend on n and columns. */
+ * Eight products are summed before they are added; the bits do not depend on n and columns. */
 typedef struct falt_inner_axpys {
   const void *rows; /* of the filter's type */
   const float *patches;

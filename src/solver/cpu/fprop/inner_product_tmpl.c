@@ -97,9 +97,10 @@ FALT_INLINE void add_rows(const falt_inner_axpys *call, int64_t i, const int row
     FALT_UNROLL
     for (int j = 0; j < columns; j++) {
       float *to = call->sums + j * call->n + o;
-      vec sum = o < whole ? vec_load(to) : vec_load_part(to, rest);
+      vec few = {0}, sum = o < whole ? vec_load(to) : vec_load_part(to, rest);
       FALT_UNROLL
-      for (int m = 0; m < rows; m++) sum = vec_madd(sum, w[m], vec_all(x[j * call->pitch + m]));
+      for (int m = 0; m < rows; m++) few = vec_madd(few, w[m], vec_all(x[j * call->pitch + m]));
+      sum += few;
       if (o < whole)
         vec_store(to, sum);
       else

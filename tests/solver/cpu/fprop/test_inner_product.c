@@ -1,5 +1,6 @@
 /* Fully connected layers and others of few outputs: the reference's results to the bit where sums are exact, and the
  * planner's choice. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -100,6 +101,25 @@ static void test_columns(void **state) {
   falt_device_destroy(&device);
 }
 
+/* Equal terms, whose roundings in one chain would all err to the same side, by 5,000 units. */
+static void test_long_sums(void **state) {
+  (void)state;
+  enum { DEPTH = 15000, RESULTS = 4 };
+  static operands o;
+  falt_device *device;
+  float *x = (float *)(void *)o.input, *w = (float *)(void *)o.filter, *y = (float *)(void *)o.output;
+  const float third = 1.0F / 3, tenth = 0.1F;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  for (int i = 0; i < DEPTH; i++) x[i] = third;
+  for (int i = 0; i < DEPTH * RESULTS; i++) w[i] = tenth;
+  run(device, "forward c=15000 h=1 w=1 k=4 r=1 s=1 weight-layout=hwio filter=given", "inner-product", &o);
+  for (int k = 0; k < RESULTS; k++) {
+    const double exact = (double)third * (double)tenth * DEPTH;
+    if (fabs((double)y[k] - exact) > 2e-5 * exact) fail_msg("%.9g instead of %.9g", (double)y[k], exact);
+  }
+  falt_device_destroy(&device);
+}
+
 static void test_choice(void **state) {
   (void)state;
   falt_device *device;
@@ -115,6 +135,6 @@ static void test_choice(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_results), cmocka_unit_test(test_columns),
-                                     cmocka_unit_test(test_choice)};
+                                     cmocka_unit_test(test_long_sums), cmocka_unit_test(test_choice)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
