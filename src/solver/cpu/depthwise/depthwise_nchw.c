@@ -102,9 +102,8 @@ static size_t bytes_of(const nchw_plan *plan, const falt_tensor *t) {
 }
 
 /* Of the transposed tensors' way to memory and back, where one image leaves the caches. */
-static double memory_seconds(const nchw_plan *plan, const falt_device *device, const falt_problem *p) {
-  falt_problem own = *p;
-  const double bytes = (double)bytes_of(plan, source_of(&own)) + (double)bytes_of(plan, result_of(&own));
+static double memory_seconds(const nchw_plan *plan, const falt_device *device, falt_problem *p) {
+  const double bytes = (double)bytes_of(plan, source_of(p)) + (double)bytes_of(plan, result_of(p));
   if (bytes <= 2.0 * PIECE * sizeof(float)) return 0;
   return (double)plan->pieces * falt_roofline(device, FALT_F32, 0, 1, 2 * bytes);
 }
