@@ -278,7 +278,7 @@ def _walks(shape: tuple[int, ...], strides: tuple[int, ...], wanted: tuple[int, 
 class Cache:
     """Plans by key, the least recently used dropped first."""
 
-    def __init__(self, most: int = 256):
+    def __init__(self, most: int = 1024):
         self._plans: OrderedDict[Any, Plan] = OrderedDict()
         self._lock = threading.Lock()
         self.most = most

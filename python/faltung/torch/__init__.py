@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from . import _ops, _pools
+from . import _direct, _ops, _pools
+from ._problems import Layer
 from ._transforms import transformed
 
 __all__ = ["avg_pool1d", "avg_pool2d", "avg_pool3d", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
@@ -69,13 +70,18 @@ def _pads(padding: Any, shape: torch.Size, stride: list[int], dilation: list[int
     return [p for p in _each(padding, space, "padding") for _ in range(2)]
 
 
+def _autocast_type(x: torch.Tensor) -> torch.dtype | None:
+    """The type of a layer's input and weights under autocast; None where it is not in use."""
+    kind = x.device.type
+    if kind == "meta" or x.dtype == torch.float64 or not torch.is_autocast_enabled(kind):
+        return None
+    return torch.get_autocast_dtype(kind)
+
+
 def _cast(first: torch.Tensor, *others: torch.Tensor | None) -> tuple[Any, ...]:
     """Under autocast, tensors in its type."""
-    kind, tensors = first.device.type, (first, *others)
-    if kind == "meta" or not torch.is_autocast_enabled(kind) or first.dtype == torch.float64:
-        return tensors
-    dtype = torch.get_autocast_dtype(kind)
-    return tuple(None if t is None else t.to(dtype) for t in tensors)
+    dtype, tensors = _autocast_type(first), (first, *others)
+    return tensors if dtype is None else tuple(None if t is None else t.to(dtype) for t in tensors)
 
 
 def _batched(x: torch.Tensor, space: int) -> tuple[torch.Tensor, bool]:
@@ -88,28 +94,41 @@ def _batched(x: torch.Tensor, space: int) -> tuple[torch.Tensor, bool]:
 
 def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, groups: int,
           padding_mode: str, activation: str | None, residual: Any, ways: int = 0) -> torch.Tensor:
-    """ways: bits of _ops.BY_TORCH."""
-    x, w, residual = _cast(input, weight, residual)  # the bias stays as it is: sums are kept in f32
-    x, single = _batched(x, space)
-    if w.dim() != space + 2 or x.shape[1] != w.shape[1] * groups or w.shape[0] % groups:
-        raise RuntimeError(f"Given groups={groups}, weight of size {list(w.shape)}, expected input{list(x.shape)} to have "
-                           f"{w.shape[1] * groups} channels")
-    if padding_mode not in _BOUNDARY:
-        raise ValueError(f"padding_mode: {padding_mode!r}; use {', '.join(_BOUNDARY)}")
+    """ways: bits of _ops.BY_TORCH. The bias stays as it is under autocast: sums are kept in f32."""
+    if input.dim() != space + 2:
+        x, _ = _batched(input, space)
+        return _conv(space, x, weight, bias, stride, padding, dilation, groups, padding_mode, activation,
+                     None if residual is None else residual.unsqueeze(0), ways).squeeze(0)
+    cast = _autocast_type(input)
+    x, dtype = input, cast or input.dtype
+    if cast is not None:
+        x, residual = x.to(cast), None if residual is None else residual.to(cast)
+
+    def layer() -> Layer:
+        """The layer, of arguments that are right."""
+        if weight.dim() != space + 2 or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+            raise RuntimeError(f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to "
+                               f"have {weight.shape[1] * groups} channels")
+        if padding_mode not in _BOUNDARY:
+            raise ValueError(f"padding_mode: {padding_mode!r}; use {', '.join(_BOUNDARY)}")
+        if activation != "identity" and activation not in _UNFUSED:
+            raise ValueError(f"activation: {activation!r}; use {', '.join(_UNFUSED)}")
+        steps, pads, gaps = _geometry(space, stride, padding, dilation, weight.shape)
+        return Layer(steps, pads, gaps, groups, _BOUNDARY[padding_mode])
+
     activation = activation or "identity"
-    if activation != "identity" and activation not in _UNFUSED:
-        raise ValueError(f"activation: {activation!r}; use {', '.join(_UNFUSED)}")
-    if residual is not None and single:
-        residual = residual.unsqueeze(0)
     learns = transformed() or (torch.is_grad_enabled() and (
-        x.requires_grad or w.requires_grad or (bias is not None and bias.requires_grad)
+        x.requires_grad or weight.requires_grad or (bias is not None and bias.requires_grad)
         or (residual is not None and residual.requires_grad)))
     fused = "identity" if learns or ways & 1 else activation
-    geometry = (*_geometry(space, stride, padding, dilation, w.shape), groups, _BOUNDARY[padding_mode])
-    y = _ops.convolve(x, w, bias, geometry, fused, residual, ways, learns)
-    if fused != activation:
-        y = _UNFUSED[activation](y)
-    return y.squeeze(0) if single else y
+    y = None
+    if weight.dtype == dtype or cast is not None:
+        words = (space, stride, padding, dilation, groups, padding_mode, activation, ways)
+        y = _direct.convolve(x, weight, bias, residual, dtype, learns, words, lambda: (layer(), fused, ways))
+    if y is None:
+        known, w = layer(), weight if cast is None else weight.to(cast)
+        y = _ops.conv(x, w, bias, *map(list, known.key[:3]), *known.key[3:5], fused, residual, ways)
+    return y if fused == activation else _UNFUSED[activation](y)
 
 
 def conv1d(input: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor | None = None, stride: Any = 1, padding: Any = 0,

@@ -15,7 +15,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from . import _ops
-from ._problems import ACTIVATIONS, BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Layer, empty, planned
+from ._direct import Call
+from ._problems import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Layer
 
 CONVS = (torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 ROUNDS = 3
@@ -131,66 +132,60 @@ def _cpu_round(call: Callable[[], Any], count: int) -> float:
 
 
 class Conv:
-    """A convolution's three directions, by faltung and by torch."""
+    """A convolution's three directions, by faltung and by torch. The weights' gradient has the module's type."""
 
     def __init__(self, site: Site, activation: str | None, unfused: Callable[..., Any] | None, values: bool = True):
         m = site.module
-        self.space, self.activation, self.unfused = len(m.kernel_size), activation or "identity", unfused
-        pads = [p for p in m.padding for _ in range(2)]
-        self.geometry = (tuple(m.stride), tuple(pads), tuple(m.dilation), m.groups, 0)
+        self.unfused, self.learns, self.weight_type = unfused, site.learns, m.weight.dtype
+        layer = Layer(m.stride, [p for p in m.padding for _ in range(2)], m.dilation, m.groups)
         self.x = site.data(values)
         self.w = m.weight.detach().to(site.dtype)
         self.bias = None if m.bias is None else m.bias.detach()
-        layer = Layer(m.stride, pads, m.dilation, m.groups)
-        self.y = empty([site.shape[0], m.out_channels, *layer.output_size(site.shape, self.w.shape)], self.x, self.w)
+        self.ours = Call(self.x, self.w, layer, site.dtype, activation or "identity")
+        self.theirs = Call(self.x, self.w, layer, site.dtype, ways=sum(_ops.BY_TORCH.values()))
+        self.y = self.ours.y.empty(site.dtype, site.device)
         if values:
             self.y.normal_(std=1e-2)
-        self.learns, self.layer = site.learns, layer
 
     def plan(self, training: bool) -> None:
         """Plans the directions; may run in any thread."""
-        extras = (self.bias is not None, ACTIVATIONS[self.activation], False)
-        planned(FORWARD, self.x, self.w, self.y, self.layer, extras)
+        self.ours.plan(FORWARD, self.x, self.w, self.y, self.bias is not None)
         if training:
             if self.learns:
-                planned(BACKWARD_DATA, empty(self.x.shape, self.y, self.w), self.w, self.y, self.layer, (False, 0, False))
-            sums = self.bias is not None and _ops.sums_bias(self.x)
-            planned(BACKWARD_FILTER, self.x, self.w, self.y, self.layer, (sums, 0, False))
+                self.ours.plan(BACKWARD_DATA, self.ours.x.empty(self.x.dtype, self.x.device), self.w, self.y)
+            dw = self.ours.w.empty(self.weight_type, self.x.device)
+            self.ours.plan(BACKWARD_FILTER, self.x, dw, self.y, self.bias is not None and _ops.sums_bias(self.x))
 
     def directions(self, training: bool) -> dict[str, tuple[Callable[[], Any], Callable[[], Any]]]:
         """(by faltung, by torch) of each direction that is needed."""
         found = {"forward": (self._forward, self._torch_forward)}
         if training and self.learns:
-            found["data"] = (lambda: self._gradient(0, 0), lambda: self._gradient(0, 7))
+            found["data"] = (lambda: self._gradient(0, self.ours), lambda: self._gradient(0, self.theirs))
         if training:
-            found["weight"] = (lambda: self._gradient(1, 0), lambda: self._gradient(1, 7))
+            found["weight"] = (lambda: self._gradient(1, self.ours), lambda: self._gradient(1, self.theirs))
         return found
 
     def _forward(self) -> torch.Tensor:
-        return _ops.convolve(self.x, self.w, self.bias, self.geometry, self.activation, None, 0, False)
+        return self.ours.forward(self.x, self.w, self.bias)
 
     def _torch_forward(self) -> torch.Tensor:
-        stride, pads, dilation, groups, _ = self.geometry
-        bias = None if self.bias is None else self.bias.to(self.w.dtype)
-        rest = stride, pads[::2], dilation, False, [0] * self.space, groups
-        y: torch.Tensor = torch.ops.aten.convolution(self.x, self.w, bias, *rest)
-        if self.unfused is not None:
-            y = self.unfused(y)
-        return y
+        y = self.theirs.forward(self.x, self.w, self.bias)
+        return y if self.unfused is None else self.unfused(y)
 
     def exact(self, direction: str) -> torch.Tensor:
         """What the direction is, by torch in f64."""
         wide = copy.copy(self)
         wide.x, wide.w, wide.y = (t.double() for t in (self.x, self.w, self.y))
         wide.bias = None if self.bias is None else self.bias.double()
+        wide.weight_type = torch.float64
         with torch.backends.cudnn.flags(enabled=torch.backends.cudnn.enabled, benchmark=False):
             sums: torch.Tensor = wide.directions(True)[direction][1]()
-            return sums.to(self.x.dtype)
+            return sums.to(self.weight_type if direction == "weight" else self.x.dtype)
 
-    def _gradient(self, which: int, ways: int) -> torch.Tensor:
+    def _gradient(self, which: int, call: Call) -> torch.Tensor:
         bias_type = None if self.bias is None else self.bias.dtype
-        needs = [which == 0, which == 1, which == 1]
-        gradient: torch.Tensor = _ops.gradients(self.y, self.x, self.w, self.geometry, needs, ways, bias_type, True)[which]
+        needs = (which == 0, which == 1, which == 1)
+        gradient: torch.Tensor = call.gradients(self.y, self.x, self.w, needs, self.weight_type, bias_type)[which]
         return gradient
 
 

@@ -4,18 +4,16 @@ The gradients of a convolution are convolutions of the same three kinds, so ever
 """
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import torch
-from torch.autograd import forward_ad
 from torch.library import custom_op
 
 from . import _batching
-from ._problems import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, MEMORY, Layer, check, empty, execute, is_last, order_of, result
+from ._problems import BACKWARD_DATA, BACKWARD_FILTER, FORWARD, Layer, check, empty, execute, is_last, order_of, result
 from ._transforms import Operator, keep, transformed
 
-_Result = TypeVar("_Result")
 BY_TORCH = {"forward": 1, "data": 2, "weight": 4}  # bits of `ways`: directions that torch computes
 
 
@@ -34,25 +32,34 @@ def _conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: S
          residual: torch.Tensor | None, ways: int = 0) -> torch.Tensor:
     """activation(conv(x, w) + bias + residual). ways: directions that torch computes, forward among them without
     activation and residual."""
-    return _forward(x, w, bias, _layer(stride, pads, dilation, groups, boundary), activation, residual, ways)
-
-
-def _forward(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, layer: Layer, activation: str,
-             residual: torch.Tensor | None, ways: int) -> torch.Tensor:
+    layer = _layer(stride, pads, dilation, groups, boundary)
     check(x, w, residual)
     size, order = result(x.shape, x.stride(), w.shape, w.stride(), layer)
     if ways & BY_TORCH["forward"]:
-        bias = None if bias is None else bias.to(x.dtype)
-        y = torch.convolution(x, w, bias, layer.stride, layer.pads[::2], layer.dilation, False, (0,) * len(layer.stride),
-                              layer.groups)
-        return y.contiguous(memory_format=order)
+        return by_torch(x, w, bias, layer, order)
     y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order)
     if bias is not None:  # the library's bias is f32, f64 for f64
-        bias = bias.to(_bias_type(x)).contiguous()
+        bias = bias.to(bias_type_of(x)).contiguous()
     if residual is not None and residual.stride() != y.stride():
         residual = torch.empty_like(y).copy_(residual)
     execute(FORWARD, x, w, y, layer, bias=bias, activation=activation, residual=residual)
     return y
+
+
+def by_torch(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, layer: Layer,
+             order: torch.memory_format) -> torch.Tensor:
+    """torch's convolution, laid out as ours."""
+    bias = None if bias is None else bias.to(x.dtype)
+    zeros = (0,) * len(layer.stride)
+    y = torch.convolution(x, w, bias, layer.stride, layer.pads[::2], layer.dilation, False, zeros, layer.groups)
+    return y.contiguous(memory_format=order)
+
+
+def gradients_by_torch(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, layer: Layer, which: list[bool]) -> tuple[Any, Any]:
+    """torch's gradients of the input and the weights, those that are asked for."""
+    dx, dw, _ = torch.ops.aten.convolution_backward.default(g, x, w, None, layer.stride, layer.pads[::2], layer.dilation, False,
+                                                            [0] * len(layer.stride), layer.groups, [*which, False])
+    return dx, dw
 
 
 @_conv.register_fake
@@ -66,13 +73,9 @@ def _(x: Any, w: Any, bias: Any, stride: Any, pads: Any, dilation: Any, groups: 
 def _conv_data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], stride: Sequence[int], pads: Sequence[int],
               dilation: Sequence[int], groups: int, boundary: int) -> torch.Tensor:
     """The gradient of a convolution's input, which is the transposed convolution."""
-    return _data(g, w, size, _layer(stride, pads, dilation, groups, boundary))
-
-
-def _data(g: torch.Tensor, w: torch.Tensor, size: Sequence[int], layer: Layer) -> torch.Tensor:
     check(g, w)
     x = empty(size, g, w)
-    execute(BACKWARD_DATA, x, w, g, layer)
+    execute(BACKWARD_DATA, x, w, g, _layer(stride, pads, dilation, groups, boundary))
     return x
 
 
@@ -93,7 +96,7 @@ def _conv_weight_bias(x: torch.Tensor, g: torch.Tensor, size: Sequence[int], str
                       dilation: Sequence[int], groups: int, boundary: int,
                       last: bool = False) -> tuple[torch.Tensor, torch.Tensor]:
     """The gradients of a convolution's weights and bias in one pass; the bias's is f32, f64 for f64."""
-    db = torch.empty(size[0], dtype=_bias_type(x), device=x.device)
+    db = torch.empty(size[0], dtype=bias_type_of(x), device=x.device)
     return _weight(x, g, size, _layer(stride, pads, dilation, groups, boundary), last, db), db
 
 
@@ -115,10 +118,10 @@ def _(x: Any, g: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: 
 def _(x: Any, g: Any, size: Any, stride: Any, pads: Any, dilation: Any, groups: Any, boundary: Any,
       last: Any = False) -> tuple[torch.Tensor, torch.Tensor]:
     w = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order_of(x.dim(), last))
-    return w, torch.empty(size[0], dtype=_bias_type(x), device=x.device)
+    return w, torch.empty(size[0], dtype=bias_type_of(x), device=x.device)
 
 
-def _bias_type(x: torch.Tensor) -> torch.dtype:
+def bias_type_of(x: torch.Tensor) -> torch.dtype:
     """The library's type of a bias."""
     return torch.float64 if x.dtype == torch.float64 else torch.float32
 
@@ -136,10 +139,9 @@ def _conv_setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, needs: Any, ways: int,
-              bias_type: torch.dtype | None = None, direct: bool = False) -> tuple[Any, ...]:
-    """The gradients of a convolution's input, weights and bias that are needed, each by faltung or by torch. bias_type: None
-    if there is no bias. direct: without the operators, where no gradients of the gradients are asked for."""
-    stride, pads, dilation, groups, _ = geometry
+              bias_type: torch.dtype | None = None) -> tuple[Any, ...]:
+    """The gradients of a convolution's input, weights and bias that are needed, each by faltung or by torch, with gradients of
+    their own. bias_type: None if there is no bias."""
     last = is_last(w)
     if not transformed():
         g = g.contiguous(memory_format=order_of(x.dim(), last or is_last(x)))
@@ -147,12 +149,14 @@ def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, 
     biased = bool(needs[2] and bias_type is not None)
     dx = dw = db = None
     if any(torch_s):
-        dx, dw, _ = torch.ops.aten.convolution_backward.default(g, x, w, None, stride, pads[::2], dilation, False,
-                                                                [0] * len(stride), groups, [*torch_s, False])
+        dx, dw = gradients_by_torch(g, x, w, _layer(*geometry), torch_s)
     if needs[0] and not torch_s[0]:
-        dx = _data(g, w, x.shape, _layer(*geometry)) if direct else conv_data(g, w, x.shape, *geometry)
+        dx = conv_data(g, w, x.shape, *geometry)
     if needs[1] and not torch_s[1]:
-        dw, db = _weight_gradients(g, x, w.shape, geometry, last, biased and sums_bias(x), direct)
+        if biased and sums_bias(x):
+            dw, db = conv_weight_bias(x, g, w.shape, *geometry, last)
+        else:
+            dw = conv_weight(x, g, w.shape, *geometry, last)
     if biased:
         db = g.sum((0, *range(2, g.dim())), dtype=bias_type) if db is None else db.to(bias_type)
     return dx, dw, db
@@ -161,15 +165,6 @@ def gradients(g: torch.Tensor, x: torch.Tensor, w: torch.Tensor, geometry: Any, 
 def sums_bias(x: torch.Tensor) -> bool:
     """Whether the pass that makes the weights' gradient sums the bias's, too: on GPUs fewer solvers can do both."""
     return not x.is_cuda
-
-
-def _weight_gradients(g: torch.Tensor, x: torch.Tensor, size: Any, geometry: Any, last: bool, biased: bool,
-                      direct: bool) -> tuple[Any, ...]:
-    """(dw, db), db None unless biased."""
-    if not direct:
-        return conv_weight_bias(x, g, size, *geometry, last) if biased else (conv_weight(x, g, size, *geometry, last), None)
-    db = torch.empty(size[0], dtype=_bias_type(x), device=x.device) if biased else None
-    return _weight(x, g, size, _layer(*geometry), last, db), db
 
 
 def _conv_backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
@@ -235,52 +230,3 @@ conv.batches(_batching.convolution(_conv))
 conv_data.batches(_batching.data_gradient(_conv_data))
 conv_weight.batches(_batching.weight_gradient(_conv_weight))
 conv_weight_bias.batches(_batching.weight_gradient(_conv_weight_bias))
-
-
-class Direct(torch.autograd.Function):
-    """The operator `conv` without torch's dispatcher, whose Python side takes longer than small layers."""
-
-    @staticmethod
-    def forward(ctx: Any, x: torch.Tensor, w: torch.Tensor, bias: Any, residual: Any, layer: Layer, ways: int) -> torch.Tensor:
-        """Sums alone: activations that have gradients are torch's."""
-        ctx.save_for_backward(x, w)
-        ctx.layer, ctx.ways, ctx.bias_type = layer, ways, None if bias is None else bias.dtype
-        return _named("faltung::conv", _forward, x, w, bias, layer, "identity", residual, ways)
-
-    @staticmethod
-    def backward(ctx: Any, g: torch.Tensor) -> tuple[Any, ...]:
-        """By the operators where gradients of the gradients are asked for."""
-        x, w = ctx.saved_tensors
-        needs, layer = ctx.needs_input_grad, ctx.layer
-        geometry = (layer.stride, layer.pads, layer.dilation, layer.groups, layer.boundary)
-        direct = not torch.is_grad_enabled() and bare(g)
-        dx, dw, db = _named("faltung::conv_backward", gradients, g, x, w, geometry, needs, ctx.ways, ctx.bias_type, direct)
-        return dx, dw, db, g if needs[3] else None, None, None
-
-
-def _named(name: str, call: Callable[..., _Result], *arguments: Any) -> _Result:
-    """call(*arguments), under a name in torch's profiler."""
-    if torch._C._autograd._profiler_enabled():
-        with torch.autograd.profiler.record_function(name):
-            return call(*arguments)
-    return call(*arguments)
-
-
-def bare(x: torch.Tensor) -> bool:
-    """Whether a tensor is memory, and nothing watches what is done with it: no compiler, transform or mode."""
-    return (not torch.compiler.is_compiling() and type(x) in MEMORY and not x.is_meta
-            and not torch._C._len_torch_dispatch_stack() and torch._C._functorch.peek_interpreter_stack() is None
-            and forward_ad._current_level < 0 and not torch._C._get_tracing_state())
-
-
-def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, geometry: tuple[Any, ...], activation: str,
-             residual: torch.Tensor | None, ways: int, learns: bool) -> torch.Tensor:
-    """`conv` the short way, or by the operator. learns: whether gradients are asked for."""
-    y: torch.Tensor
-    if not bare(x) or type(w) not in MEMORY:
-        y = conv(x, w, bias, *map(list, geometry[:3]), *geometry[3:], activation, residual, ways)
-        return y
-    if learns:
-        y = Direct.apply(x, w, bias, residual, _kept(*geometry), ways)
-        return y
-    return _named("faltung::conv", _forward, x, w, bias, _kept(*geometry), activation, residual, ways)

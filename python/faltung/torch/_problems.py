@@ -161,8 +161,9 @@ def execute(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Te
 def planned(operation: int, x: torch.Tensor, w: torch.Tensor | None, y: torch.Tensor, layer: Layer,
             extras: tuple[Any, ...]) -> Plan:
     """The plan from the cache. extras: (bias or not, activation's number, residual or not)."""
-    key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), None if w is None else (w.shape, w.stride()), y.shape,
-           y.stride(), layer.key, extras, current.get())
+    taps = None if w is None else (w.shape, w.stride(), w.dtype)
+    key = ("torch", operation, x.dtype, x.device, x.shape, x.stride(), taps, y.shape, y.stride(), layer.key, extras,
+           current.get())
     plan: Plan = cache.get(key, lambda: _plan(operation, x, w, y, layer, extras))
     return plan
 

@@ -7,7 +7,6 @@ torch = pytest.importorskip("torch")
 import torch.nn.functional as F  # noqa: E402, N812
 
 import faltung.torch as ours  # noqa: E402
-from faltung.torch import _ops  # noqa: E402
 
 D = torch.float64
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
@@ -51,11 +50,10 @@ def test_random_layers(dtype, last, monkeypatch):
 def test_which_gradients_are_asked_for(monkeypatch):
     """Bias alone, weights alone, weights by torch: each as torch's."""
     x, w, b = torch.randn(2, 3, 6, 7, dtype=D), torch.randn(4, 3, 3, 3, dtype=D), torch.randn(4, dtype=D)
-    geometry = ((1, 1), (1, 1, 1, 1), (1, 1), 1, 0)
     for learns in ((0, 0, 1), (0, 1, 0), (0, 1, 1), (1, 0, 1), (1, 1, 1)):
         for ways in (0, 4, 6):
             inputs = [t.clone().requires_grad_(bool(need)) for t, need in zip((x, w, b), learns)]
-            y = _ops.convolve(*inputs, geometry, "identity", None, ways, True)
+            y = ours._conv(2, *inputs, 1, 1, 1, 1, "zeros", None, None, ways)
             y.pow(2).sum().backward()
             own = [t.clone().requires_grad_(bool(need)) for t, need in zip((x, w, b), learns)]
             F.conv2d(*own, padding=1).pow(2).sum().backward()
