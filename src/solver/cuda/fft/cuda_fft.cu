@@ -20,8 +20,9 @@
 
 // ---- sums
 
-__device__ inline i64 filter_at(const Args &a, i64 filter) {
-  return a.one_filter ? 0 : filter / a.filters * a.w_batch[0] + filter % a.filters * a.w_batch[1];
+__device__ inline i64 filter_at(const Args &a, unsigned filter) {
+  const unsigned filters = a.filters;
+  return a.one_filter ? 0 : filter / filters * a.w_batch[0] + filter % filters * a.w_batch[1];
 }
 
 // What one row of taps gives to an output: `x` and `w` are offsets of the input's row and of the taps, `first` is the
@@ -142,24 +143,36 @@ extern "C" __global__ void __launch_bounds__(SUM_THREADS, 2) falt_fft_sums(const
 
 // ---- filters
 
-// The offset of a filter's tap.
-__device__ inline i64 tap_offset(const Args &a, i64 tap) {
-  const i64 row = tap / a.taps[2];
-  return tap % a.taps[2] * a.w_axis[2] + row % a.taps[1] * a.w_axis[1] + row / a.taps[1] * a.w_axis[0];
+// The offset of tap `i` of a filter of `count` taps; of wgrad, of all images' filters.
+template <typename Index>
+__device__ inline i64 tap_offset(const Args &a, Index i, Index count) {
+  const Index width = (Index)a.taps[2], height = (Index)a.taps[1], image = WGRAD ? i / count : 0;
+  const Index tap = i - image * count, row = tap / width, plane = row / height;
+  return (i64)image * a.w_image + (i64)(tap - row * width) * a.w_axis[2] + (i64)(row - plane * height) * a.w_axis[1] +
+         (i64)plane * a.w_axis[0];
+}
+
+// This thread's taps of a filter: the largest magnitude and the sum.
+template <typename Index>
+__device__ inline void look_at_taps(const Args &a, i64 w, Index count, Index all, double &most, double &sum) {
+#pragma unroll 4
+  for (Index i = threadIdx.x; i < all; i += THREADS) {
+    const double tap = fabs(load<double>(a.w, TYPE_W, w + tap_offset(a, i, count)));
+    most = tap > most ? tap : most;
+    sum += tap;
+  }
 }
 
 // The largest magnitude of a filter's taps, and their sum. One block a filter.
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_about(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char memory[];
   double *largest = (double *)memory, *weight = largest + THREADS;
-  const i64 count = a.taps[0] * a.taps[1] * a.taps[2], w = filter_at(a, blockIdx.x);
+  const i64 count = a.taps[0] * a.taps[1] * a.taps[2], all = count * (WGRAD ? a.images : 1), w = filter_at(a, blockIdx.x);
   double most = 0, sum = 0;
-#pragma unroll 1
-  for (i64 i = threadIdx.x; i < count * (WGRAD ? a.images : 1); i += THREADS) {
-    const double tap = fabs(load<double>(a.w, TYPE_W, w + i / count * a.w_image + tap_offset(a, i % count)));
-    most = tap > most ? tap : most;
-    sum += tap;
-  }
+  if (all < 1 << 30)  // where division is short
+    look_at_taps(a, w, (unsigned)count, (unsigned)all, most, sum);
+  else
+    look_at_taps(a, w, count, all, most, sum);
   largest[threadIdx.x] = most;
   weight[threadIdx.x] = sum;
 #pragma unroll 1
@@ -179,9 +192,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_about(con
 
 // The tap of a part that stands at a place along an axis, or -1: backwards, because outputs sum what follows them.
 __device__ inline i64 tap_at(const Args &a, const Part &part, int axis, int place) {
-  const i64 back = (place == 0 ? 0 : length_of(axis) - place) - a.shift[axis], tap = back / a.dilation[axis];
-  const bool is =
-      back >= 0 && tap * a.dilation[axis] == back && tap < a.part_taps[axis] && part.tap[axis] + tap < a.taps[axis];
+  constexpr i64 FAR = 1 << 30;  // than any place
+  const int back = (place == 0 ? 0 : length_of(axis) - place) - (int)a.shift[axis];
+  const i64 gap = a.dilation[axis];
+  const int tap = gap == 1 ? back : (int)((unsigned)back / (unsigned)(gap < FAR ? gap : FAR));
+  const bool is = back >= 0 && tap * gap == back && tap < a.part_taps[axis] && part.tap[axis] + tap < a.taps[axis];
   return is ? part.tap[axis] + tap : -1;
 }
 
