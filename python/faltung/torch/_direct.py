@@ -144,6 +144,9 @@ class Function(torch.autograd.Function):
         return dx, dw, db, g if needs[3] else None, None
 
 
+_apply = super(torch.autograd.Function, Function).apply  # without a look for transforms: `bare` has looked
+
+
 def _by_operators(ctx: Any, g: torch.Tensor, x: torch.Tensor, w: torch.Tensor) -> tuple[Any, ...]:
     """The gradients, with derivatives of their own."""
     layer = ctx.call.layer
@@ -200,7 +203,7 @@ def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, residu
             _calls.put(key, call)
     y: torch.Tensor
     if learns:
-        y = Function.apply(x, w, bias, residual, call)
+        y = _apply(x, w, bias, residual, call)
     else:
         y = named("faltung::conv", call.forward, x, w if w.dtype == dtype else w.to(dtype), bias, residual)
     return y

@@ -23,25 +23,29 @@ ROUNDS = 3
 LONG = 1e-3  # seconds of a round
 GAIN = 0.98  # torch keeps what is not at least this much faster
 STEPS = 5  # of the whole model
-QUEUED = 1_000_000  # GPU clocks to wait for, so that the calls of a round follow each other without gaps
+QUEUED = 300_000  # GPU clocks to wait for before a round, a call, so that the calls follow each other without gaps
 
 
 class Measurement(NamedTuple):
     """Seconds of one direction of equal layers. direction: "forward", "data", "weight", or "whole" for layers that are
-    measured with their gradients at once. torch: infinity where its results are wrong, which exact sums decide. gain: torch
-    keeps what is not faster than its time times this."""
+    measured with their gradients at once. faltung, torch: of a call, the host's where they are longer than the kernels'.
+    torch: infinity where its results are wrong, which exact sums decide. kernels: (faltung, torch) of the GPU alone. gain:
+    torch keeps what is not faster than its time times this. alone: the kernels' times decide."""
 
     names: list[str]
     layer: str
     direction: str
     faltung: float
     torch: float
+    kernels: tuple[float, float] | None = None
     gain: float = GAIN
+    alone: bool = False
 
     @property
     def wins(self) -> bool:
         """Whether faltung computes it."""
-        return math.isinf(self.torch) or self.faltung < self.gain * self.torch
+        mine, theirs = self.kernels if self.alone and self.kernels else (self.faltung, self.torch)
+        return math.isinf(self.torch) or mine < self.gain * theirs
 
 
 class Site(NamedTuple):
@@ -99,21 +103,21 @@ def sites_of(model: torch.nn.Module, arguments: tuple[Any, ...], kinds: tuple[ty
     return found
 
 
-def seconds(device: torch.device, calls: list[Callable[[], Any]]) -> list[float]:
-    """Medians of the calls, taken in turns."""
+def seconds(device: torch.device, calls: list[Callable[[], Any]]) -> list[tuple[float, float]]:
+    """Medians of the calls, taken in turns: (the kernels', the host's); on a CPU twice the same."""
     run = _gpu_round if device.type == "cuda" else _cpu_round
     for call in calls:
         call()
-    counts = [max(1, min(20, round(LONG / max(run(call, 1), 1e-7)))) for call in calls]
+    counts = [max(1, min(20, round(LONG / max(*run(call, 1), 1e-7)))) for call in calls]
     rounds = [[run(call, count) for call, count in zip(calls, counts)] for _ in range(ROUNDS)]
-    return [statistics.median(times) for times in zip(*rounds)]
+    return [(statistics.median(a for a, _ in times), statistics.median(b for _, b in times)) for times in zip(*rounds)]
 
 
-def _gpu_round(call: Callable[[], Any], count: int) -> float:
-    """Seconds of GPU time without the gaps that launches leave, or of the host's where that is longer."""
+def _gpu_round(call: Callable[[], Any], count: int) -> tuple[float, float]:
+    """The kernels' time without the gaps that launches leave, and the host's."""
     cuda: Any = torch.cuda  # whose functions have no types
     start, end = (cuda.Event(enable_timing=True) for _ in range(2))
-    cuda._sleep(QUEUED)
+    cuda._sleep(QUEUED * (count + 1))
     start.record()
     begin = time.perf_counter()
     for _ in range(count):
@@ -121,14 +125,15 @@ def _gpu_round(call: Callable[[], Any], count: int) -> float:
     host = time.perf_counter() - begin
     end.record()
     end.synchronize()
-    return max(float(start.elapsed_time(end)) * 1e-3, host) / count
+    return float(start.elapsed_time(end)) * 1e-3 / count, host / count
 
 
-def _cpu_round(call: Callable[[], Any], count: int) -> float:
+def _cpu_round(call: Callable[[], Any], count: int) -> tuple[float, float]:
     start = time.perf_counter()
     for _ in range(count):
         call()
-    return (time.perf_counter() - start) / count
+    took = (time.perf_counter() - start) / count
+    return took, took
 
 
 class Conv:
@@ -253,8 +258,10 @@ def _of_kind(names: list[str], site: Site, training: bool, activations: dict[Any
             right = agrees(mine(), theirs())
             if not right and (exact is None or not agrees(mine(), exact(direction))):
                 raise ValueError(f"{names[0]}, {direction}: faltung's results are not torch's; please report it")
-            times = seconds(site.device, [mine, theirs])
-            found.append(Measurement(names, _text(site), direction, times[0], times[1] if right else math.inf))
+            (kernels, host), (their_kernels, their_host) = seconds(site.device, [mine, theirs])
+            found.append(Measurement(names, _text(site), direction, max(kernels, host),
+                                     max(their_kernels, their_host) if right else math.inf,
+                                     (kernels, their_kernels) if site.device.type == "cuda" else None))
     return found
 
 

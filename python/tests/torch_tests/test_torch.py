@@ -190,8 +190,8 @@ class Block(torch.nn.Module):
 def test_optimize(measure, capsys, monkeypatch):
     torch.manual_seed(2)
     if measure:  # what is measured here decides nothing
-        monkeypatch.setattr(_measure, "seconds", lambda device, calls: [1.0, 2.0])
-        monkeypatch.setattr(_measure, "step_seconds", lambda *_: [1.0, 2.0])
+        monkeypatch.setattr(_measure, "seconds", lambda device, calls: [(1.0, 1.0), (2.0, 2.0)])
+        monkeypatch.setattr(_measure, "step_seconds", lambda models, *_: [float(i + 1) for i in range(len(models))])
     model, x = Block(), torch.randn(2, 3, 9, 9)
     model(x)  # running statistics of its own
     model.eval()
@@ -234,7 +234,7 @@ def test_optimize_training(winners, last, monkeypatch):
         return [row._replace(faltung=1.0 if row.direction in winners else 3.0, torch=2.0) for row in rows(*arguments)]
 
     monkeypatch.setattr(_measure, "measured", chosen)
-    monkeypatch.setattr(_measure, "step_seconds", lambda *_: [1.0, 2.0])
+    monkeypatch.setattr(_measure, "step_seconds", lambda models, *_: [float(i + 1) for i in range(len(models))])
     fast = ours.optimize(model, x, verbose=False)
     assert {row.direction for row in fast.measurements} == {"forward", "data", "weight", "whole"}
     want = model(x)
