@@ -1,5 +1,7 @@
 """Problem lines of filters that transforms compute: one to three axes, every boundary, stride and type, filters longer
-than the input and than a tile, long layers and their gradients. fft.py SEED COUNT [WORDS]"""
+than the input and than a tile, long layers and their gradients. fft.py SEED COUNT [wgrad] [WORDS]
+
+wgrad: gradients of filters of single channels, whose dy fits in a tile or does not."""
 import random
 import sys
 
@@ -52,6 +54,19 @@ def line():
     return words + epilogue() + kind
 
 
+def wgrad():
+    space, c = random.choice([1, 1, 2, 3]), random.choice([1, 3, 5])
+    words = [f"backward-filter n={random.randint(1, 5)} c={c} k={c * random.randint(1, 2)} groups={c}"]
+    sizes, taps = (SIZES[space][1:], TAPS[space]) if space > 1 else ([300, 1024, 4096, 20001], [1, 64, 512, 1024, 4096])
+    apart = random.choice(["", "", "stride=2", "dilation=2 pad=1", "pad=1"])
+    for size, tap in zip("dhw"[3 - space :], "trs"[3 - space :]):
+        t = random.choice(taps)
+        words.append(f"{size}={max(random.choice(sizes), 2 * t if 'dilation' in apart else t)} {tap}={t}")
+    words += ["boundary=wrap"] * (random.random() < 0.2) + [random.choice(["", "type=f16", "type=bf16", "type=f64"])]
+    return words + [apart or f"pad={t - 1}:0"]
+
+
 random.seed(int(sys.argv[1]))
+rest = [w for w in sys.argv[3:] if w != "wgrad"]
 for _ in range(int(sys.argv[2])):
-    print(" ".join(line() + sys.argv[3:]))
+    print(" ".join(filter(None, (wgrad() if "wgrad" in sys.argv else line()) + rest)))

@@ -231,27 +231,80 @@ __device__ inline void load_part(const Args &a, const Part &part, i64 w, double 
   }
 }
 
-// The spectrum of a part of a filter; of wgrad, of the conjugate of a pair of images of dy. One block a part.
-extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_spectrum(const __grid_constant__ Args a) {
-  extern __shared__ __align__(16) unsigned char memory[];
-  Complex *shared = (Complex *)memory, *spectrum = (Complex *)a.spectra + (i64)blockIdx.x * POINTS + threadIdx.x;
-  const int parts = a.parts[0] * a.parts[1] * a.parts[2];
-  const Part part = part_of(a, blockIdx.x % parts);
-  const unsigned number = blockIdx.x / parts;
-  const Strand s = WGRAD ? strand_of(a, number) : Strand{(unsigned)number, 0};
+// A part of a filter, through the thread's places in shared memory; of wgrad, of the conjugate of a pair of images of dy.
+__device__ inline void load_filter(const Args &a, const Part &part, const Strand &s, Complex v[SLOTS], Complex *shared) {
   const i64 w = filter_at(a, s.filter) + 2 * (i64)s.pair * a.w_image;
   const int exponent = -((const falt_cuda_fft_filter *)a.about)[s.filter].exponent;
   const double one = scalbn(1.0, exponent / 2), two = scalbn(1.0, exponent - exponent / 2);
   const bool second = WGRAD && 2 * (i64)s.pair + 1 < a.images;
   load_part(a, part, w, one, two, 0, shared);
   if (second) load_part(a, part, w + a.w_image, -one, two, 1, shared);
-  Complex v[SLOTS];
 #pragma unroll
   for (int p = 0; p < SLOTS; p++) {
     v[p] = shared[place<FIRST>(threadIdx.x, p)];
     if (!second) v[p].im = 0;
   }
+}
+
+// The spectrum of a part of a filter. One block a part.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_spectrum(const __grid_constant__ Args a) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  Complex *shared = (Complex *)memory, *spectrum = (Complex *)a.spectra + (i64)blockIdx.x * POINTS + threadIdx.x;
+  const int parts = a.parts[0] * a.parts[1] * a.parts[2];
+  const unsigned number = blockIdx.x / parts;
+  const Strand s = WGRAD ? strand_of(a, number) : Strand{(unsigned)number, 0};
+  Complex v[SLOTS];
+  load_filter(a, part_of(a, blockIdx.x % parts), s, v, shared);
   forward<LOG>(v, shared, (const Complex *)a.twiddles);
 #pragma unroll
   for (int p = 0; p < SLOTS; p++) spectrum[p * THREADS] = v[p];
 }
+
+// ---- wgrad whose dy fits in a tile
+
+#if WGRAD && AXIS < 0
+// The products of the transforms of x and dy, added over the pairs of images; false if they must not be transformed.
+__device__ inline bool sum_pairs(const Args &a, Block &b, unsigned filter, Complex v[SLOTS], Complex *shared) {
+  Complex sums[SLOTS], input[SLOTS];
+#pragma unroll
+  for (int p = 0; p < SLOTS; p++) kept(sums)[p] = {0, 0};
+#pragma unroll 1
+  for (unsigned pair = 0; pair < a.strand_pairs; pair++) {
+    __syncthreads();
+    set_block<false>(a, b, filter, pair, 0);
+    if (threadIdx.x < 2) set_part(a, b.tile[threadIdx.x], 0);
+    __syncthreads();
+    load_pair(a, b.tile, v, shared);
+    if (b.limit == 0 || !may_transform(v, b.limit)) return false;
+    forward<LOG>(v, shared, (const Complex *)a.twiddles);
+#pragma unroll
+    for (int p = 0; p < SLOTS; p++) kept(input)[p] = v[p];
+    __syncthreads();
+    load_filter(a, part_of(a, 0), Strand{filter, pair}, v, shared);
+    forward<LOG>(v, shared, (const Complex *)a.twiddles);
+#pragma unroll
+    for (int p = 0; p < SLOTS; p++) {
+      const Complex product = times(v[p], kept(input)[p]), sum = kept(sums)[p];
+      kept(sums)[p] = {sum.re + product.re, sum.im + product.im};
+    }
+  }
+#pragma unroll
+  for (int p = 0; p < SLOTS; p++) v[p] = kept(sums)[p];
+  return true;
+}
+
+// The gradient of a filter. Notes whether it must be summed tap by tap. One block a filter.
+extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_wgrad(const __grid_constant__ Args a) {
+  extern __shared__ __align__(16) unsigned char memory[];
+  __shared__ Block b;
+  Complex *shared = (Complex *)memory;
+  Complex v[SLOTS];
+  const bool exact = sum_pairs(a, b, blockIdx.x, v, shared);
+  if (threadIdx.x == 0) a.sums[blockIdx.x] = !exact;
+  if (!exact) return;
+  __syncthreads();
+  set_block<true>(a, b, blockIdx.x, 0, 0);
+  __syncthreads();
+  finish_pair(a, b, v, shared);
+}
+#endif

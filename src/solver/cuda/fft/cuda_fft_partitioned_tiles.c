@@ -150,8 +150,36 @@ static void each_kept(const falt_cuda_fft_search *s, const axis a[3], const int 
   }
 }
 
+/* A block transforms x and dy of every pair of images, and their sums of products back. */
+static void complete_whole(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *t) {
+  const double pairs = (double)falt_ceil_div(p->images, 2), transform = falt_cuda_fft_transform_steps(t);
+  t->boxes = p->images;
+  t->pairs = t->segments = t->steps = t->inputs = 1;
+  falt_cuda_fft_set_block(p, m, t);
+  t->spectra_bytes = 0;
+  t->rejected = falt_cuda_fft_reason(p, m, t);
+  if (t->rejected) return;
+  const double taps = (double)p->taps[0] * (double)p->taps[1] * (double)p->taps[2] * (double)p->images;
+  const double steps = pairs * (2 * transform + 5 * rates->load) + transform + rates->store;
+  const double slots = (double)m->multiprocessors * t->blocks, waves = fmax(1, (double)p->filters / slots + 0.5);
+  const double rate = m->flops / 2 * rates->issue_share / slots;
+  const double compute = waves * steps * falt_cuda_fft_wide(p, m) * falt_cuda_fft_points_of(t) / rate;
+  const double looks = ceil((double)p->filters / slots) * taps / t->threads * 30 / m->clock_hz;
+  t->seconds = 3 * rates->launch + compute + looks;
+}
+
+/* dy and dw in one tile. */
+static void offer_whole(const falt_cuda_fft_search *s, const axis a[3], const int log[3]) {
+  falt_cuda_fft_tile t = {.axis = -1};
+  for (int i = 0; i < 3; i++)
+    if (!falt_cuda_fft_set_axis(&a[i], &t, i, log[i], 0) || t.parts[i] > 1 || t.tiles[i] > 1) return;
+  complete_whole(s->problem, s->machine, &t);
+  falt_tile_offer(s->tiles, &t, t.rejected, t.seconds);
+}
+
 /* dy in parts or whole; along the other axes dw are the outputs of one tile. */
 static void each_wgrad(const falt_cuda_fft_search *s, const axis a[3], const int log[3]) {
+  offer_whole(s, a, log);
   for (int way = 0; way < 6; way++) {
     const int along = way / 2;
     falt_cuda_fft_tile t = {.axis = along, .segments = 1};

@@ -137,9 +137,10 @@ const char *falt_cuda_fft_reason(const falt_cuda_fft_problem *p, const falt_mach
   return NULL;
 }
 
-/* Threads of a multiprocessor: each needs 64 registers, a third more with sums over parts, twice as many in f64. */
+/* Threads of a multiprocessor: each needs 64 registers, a third more with sums over parts or images, twice as many in
+ * f64. */
 static int threads_of(const falt_cuda_fft_problem *p, const falt_cuda_fft_tile *t) {
-  return p->real_bytes == 8 ? 512 : t->all_parts > 1 && t->axis < 0 ? 768 : 1024;
+  return p->real_bytes == 8 ? 512 : (t->all_parts > 1 || p->wgrad) && t->axis < 0 ? 768 : 1024;
 }
 
 void falt_cuda_fft_set_block(const falt_cuda_fft_problem *p, const falt_machine *m, falt_cuda_fft_tile *t) {

@@ -128,6 +128,15 @@ static void test_workspace(UNUSED void **state) {
 
 /* ---- kept spectra */
 
+/* Of wgrad a block may do all of a filter: dy and dw are in one tile, and no spectrum is kept. */
+static void check_whole(tally *sum, const falt_cuda_fft_tile *t) {
+  const falt_cuda_fft_problem *p = sum->problem;
+  assert_true(p->wgrad && t->all_parts == 1 && t->pairs == 1 && t->boxes == p->images);
+  for (int i = 0; i < 3; i++) assert_int_equal(t->tiles[i], 1);
+  assert_true(t->spectra_bytes == 0);
+  if (!t->rejected) count_legal(sum, t->seconds);
+}
+
 /* Along the axis every input that a tile and a part meet in is one of those kept, and tiles read far enough. */
 static void check_kept(void *context, const void *candidate) {
   const falt_cuda_fft_tile *t = candidate;
@@ -135,7 +144,11 @@ static void check_kept(void *context, const void *candidate) {
   const falt_cuda_fft_problem *p = sum->problem;
   for (int i = 0; i < 3; i++) check_axis(p, t, i);
   const int i = t->axis;
-  assert_true(i >= 0 && i < 3 && t->steps >= 1);
+  if (i < 0) {
+    check_whole(sum, t);
+    return;
+  }
+  assert_true(i < 3 && t->steps >= 1);
   if (t->parts[i] > 1) assert_true(t->block[i] * p->stride[i] == t->part_taps[i] * p->dilation[i]);
   assert_true(t->inputs == t->steps + t->parts[i] - 1 && t->steps * t->segments >= t->tiles[i]);
   assert_true((t->block[i] - 1) * p->stride[i] + (t->part_taps[i] - 1) * p->dilation[i] + t->shift < 1 << t->log[i]);
@@ -221,7 +234,7 @@ typedef struct shape {
 
 static falt_cuda_kernel kernel_of(const shape *s) {
   falt_cuda_kernel k = {.source = s->axis < 0 ? "cuda_fft.cu" : "cuda_fft_partitioned.cu",
-                        .entry = s->axis < 0 ? "falt_fft" : "falt_fft_keep"};
+                        .entry = s->axis >= 0 ? "falt_fft_keep" : s->wgrad ? "falt_fft_wgrad" : "falt_fft"};
   const bool whole = falt_type_is_integer(s->type), wide = whole || s->type == FALT_F64;
   const falt_cuda_named_define defines[] = {{"LOG_Z", s->log[0]},      {"LOG_Y", s->log[1]},    {"LOG_X", s->log[2]},
                                             {"TYPE_X", s->type},       {"TYPE_Y", s->type},     {"TYPE_W", s->type},
@@ -241,7 +254,12 @@ static shape fitted(shape s, const char *name) {
   return s;
 }
 
-/* The sums over the parts of a filter are in local memory: 16 complex numbers. */
+/* Of a filter in parts the sums are in local memory, 16 complex numbers; of wgrad a spectrum is, too. */
+static int local_bytes(const shape *s, bool wide) {
+  const int numbers = wide ? 256 : 128;
+  return s->axis >= 0 ? 0 : s->wgrad ? 2 * numbers : s->parts ? numbers + (wide ? 0 : 16) : 0;
+}
+
 static void test_kernels(UNUSED void **state) {
   static const shape shapes[] = {
       {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, -1, 0, 0},  {{0, 0, 14}, FALT_F32, 1, 0, 1, 1, -1, 0, 0},
@@ -252,6 +270,8 @@ static void test_kernels(UNUSED void **state) {
       {{0, 7, 7}, FALT_F32, 0, 0, 0, 1, 0, 16, 0},  {{0, 7, 7}, FALT_F32, 0, 1, 2, 1, 1, 8, 0},
       {{0, 0, 13}, FALT_F64, 0, 0, 1, 1, 2, 16, 0}, {{0, 0, 12}, FALT_BF16, 0, 0, 0, 4, 2, 4, 0},
       {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, 2, 1, 1},  {{0, 0, 12}, FALT_F64, 0, 1, 1, 1, 2, 16, 1},
+      {{0, 0, 14}, FALT_F16, 0, 0, 0, 1, -1, 0, 1}, {{0, 0, 11}, FALT_F32, 0, 0, 0, 6, -1, 0, 1},
+      {{0, 6, 6}, FALT_F64, 0, 1, 1, 1, -1, 0, 1},
   };
   need_compiler();
   for (size_t a = 0; a < sizeof architectures / sizeof *architectures; a++)
@@ -260,7 +280,7 @@ static void test_kernels(UNUSED void **state) {
       const shape s = fitted(shapes[i], architectures[a]);
       const bool wide = s.type == FALT_F64 || s.type == FALT_U8;
       const falt_cuda_kernel kernel = kernel_of(&s);
-      compile(&kernel, architectures[a], wide ? 255 : 128, s.parts ? wide ? 256 : 144 : 0);
+      compile(&kernel, architectures[a], wide ? 255 : 128, local_bytes(&s, wide));
     }
 }
 
