@@ -167,7 +167,8 @@ __device__ inline void look_at_taps(const Args &a, i64 w, Index count, Index all
 extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_about(const __grid_constant__ Args a) {
   extern __shared__ __align__(16) unsigned char memory[];
   double *largest = (double *)memory, *weight = largest + THREADS;
-  const i64 count = a.taps[0] * a.taps[1] * a.taps[2], all = count * (WGRAD ? a.images : 1), w = filter_at(a, blockIdx.x);
+  const i64 count = a.taps[0] * a.taps[1] * a.taps[2], all = count * (WGRAD ? a.images : 1),
+            w = filter_at(a, blockIdx.x);
   double most = 0, sum = 0;
   if (all < 1 << 30)  // where division is short
     look_at_taps(a, w, (unsigned)count, (unsigned)all, most, sum);
@@ -231,8 +232,10 @@ __device__ inline void load_part(const Args &a, const Part &part, i64 w, double 
   }
 }
 
-// A part of a filter, through the thread's places in shared memory; of wgrad, of the conjugate of a pair of images of dy.
-__device__ inline void load_filter(const Args &a, const Part &part, const Strand &s, Complex v[SLOTS], Complex *shared) {
+// A part of a filter, through the thread's places in shared memory; of wgrad, of the conjugate of a pair of images of
+// dy.
+__device__ inline void load_filter(const Args &a, const Part &part, const Strand &s, Complex v[SLOTS],
+                                   Complex *shared) {
   const i64 w = filter_at(a, s.filter) + 2 * (i64)s.pair * a.w_image;
   const int exponent = -((const falt_cuda_fft_filter *)a.about)[s.filter].exponent;
   const double one = scalbn(1.0, exponent / 2), two = scalbn(1.0, exponent - exponent / 2);

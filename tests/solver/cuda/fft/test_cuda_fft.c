@@ -234,7 +234,9 @@ typedef struct shape {
 
 static falt_cuda_kernel kernel_of(const shape *s) {
   falt_cuda_kernel k = {.source = s->axis < 0 ? "cuda_fft.cu" : "cuda_fft_partitioned.cu",
-                        .entry = s->axis >= 0 ? "falt_fft_keep" : s->wgrad ? "falt_fft_wgrad" : "falt_fft"};
+                        .entry = s->axis >= 0 ? "falt_fft_keep"
+                                 : s->wgrad   ? "falt_fft_wgrad"
+                                              : "falt_fft"};
   const bool whole = falt_type_is_integer(s->type), wide = whole || s->type == FALT_F64;
   const falt_cuda_named_define defines[] = {{"LOG_Z", s->log[0]},      {"LOG_Y", s->log[1]},    {"LOG_X", s->log[2]},
                                             {"TYPE_X", s->type},       {"TYPE_Y", s->type},     {"TYPE_W", s->type},
