@@ -1,0 +1,372 @@
+/* Executes wgrad-pointwise: a task owns a block of rows and of columns of dw and a slice of positions. It packs its
+ * columns once for a chunk of positions, its rows 32 at a time, and shares nothing with other tasks. */
+#include <string.h>
+
+#include "solver/cpu/common/rows.h"
+#include "solver/cpu/wgrad/wgrad_pointwise.h"
+
+enum {
+  ROWS = FALT_TILE_ROWS,
+  COLUMNS = FALT_TILES_COLUMNS,
+  PIECE = FALT_POINTWISE_PIECE,
+  MOST = FALT_POINTWISE_PIECES * PIECE,
+  PAIR_BYTES = 4,
+  SQUARE = FALT_POINTWISE_SQUARE
+};
+
+typedef struct execution {
+  const falt_pointwise_plan *plan;
+  const falt_operands *operands;
+  float *partial;
+} execution;
+
+/* The sums of a pair of tiles of rows by a panel of columns, of a slice, are a square. */
+static float *square_at(const execution *run, int64_t slice, int64_t group, int64_t pair, int64_t panel) {
+  const falt_pointwise_plan *plan = run->plan;
+  const int64_t groups = plan->layer.p.filter.size[FALT_G];
+  return run->partial + (((slice * groups + group) * plan->pairs + pair) * plan->panels + panel) * SQUARE;
+}
+
+/* ---- outputs out */
+
+static int64_t rows_from(const falt_pointwise_plan *plan, int64_t tile) {
+  return falt_max(0, falt_min(plan->tile_rows, plan->rows.channels - tile * plan->tile_rows));
+}
+
+/* The element of dw of a tile's first row and a panel's first column. */
+static char *weight_at(const execution *run, int64_t group, int64_t tile, int64_t panel) {
+  const falt_pointwise_plan *plan = run->plan;
+  const falt_tensor *w = &plan->layer.p.filter;
+  const int64_t at = falt_tensor_at(w, 0, group, 0, 0, 0, 0) + tile * plan->tile_rows * plan->rows.filter +
+                     panel * COLUMNS * plan->columns.filter;
+  return (char *)run->operands->filter + at * (int64_t)falt_type_size(w->type);
+}
+
+/* A tile's rows, as rows of dw. */
+static void store_rows(const execution *run, const float *sums, char *to, int64_t rows, int64_t columns) {
+  const falt_pointwise_plan *plan = run->plan;
+  int64_t at[FALT_TILES_ROWS];
+  for (int64_t m = 0; m < rows; m++) at[m] = m * plan->rows.filter;
+  plan->kernels->finish(&(falt_tiles_finish){.sums = sums,
+                                             .plain = true,
+                                             .type = plan->layer.p.filter.type,
+                                             .out = to,
+                                             .at = at,
+                                             .rows = {(int)rows},
+                                             .n = (int)columns});
+}
+
+/* The same transposed, and where elements of dw have gaps one by one. */
+static void store_columns(const execution *run, const float *sums, char *to, int64_t rows, int64_t columns) {
+  const falt_pointwise_plan *plan = run->plan;
+  const size_t size = falt_type_size(plan->layer.p.filter.type);
+  const bool adjacent = plan->rows.filter == 1;
+  _Alignas(64) float square[SQUARE], narrow[SQUARE];
+  int64_t at[FALT_TILES_ROWS];
+  plan->outer->transpose(&(falt_transpose){
+      .from = sums, .to = square, .from_pitch = COLUMNS, .to_pitch = COLUMNS, .n = rows, .count = columns});
+  for (int64_t i = 0; i < columns; i++) at[i] = i * (adjacent ? plan->columns.filter : COLUMNS);
+  plan->kernels->finish(&(falt_tiles_finish){.sums = square,
+                                             .plain = true,
+                                             .type = plan->layer.p.filter.type,
+                                             .out = adjacent ? to : (char *)narrow,
+                                             .at = at,
+                                             .rows = {(int)falt_min(ROWS, columns), (int)falt_max(0, columns - ROWS)},
+                                             .n = (int)rows});
+  for (int64_t i = 0; i < columns && !adjacent; i++)
+    for (int64_t m = 0; m < rows; m++)
+      memcpy(to + (i * plan->columns.filter + m * plan->rows.filter) * (int64_t)size,
+             (char *)narrow + (size_t)(i * COLUMNS + m) * size, size);
+}
+
+static void store_square(const execution *run, int64_t group, int64_t pair, int64_t panel, const float *sums) {
+  const falt_pointwise_plan *plan = run->plan;
+  const int64_t columns = falt_min(COLUMNS, plan->columns.channels - panel * COLUMNS);
+  for (int64_t t = 0; t < 2; t++) {
+    const int64_t tile = 2 * pair + t, rows = rows_from(plan, tile);
+    if (rows == 0) continue;
+    (plan->columns.filter == 1 ? store_rows : store_columns)(run, sums + t * ROWS * COLUMNS,
+                                                             weight_at(run, group, tile, panel), rows, columns);
+  }
+}
+
+/* ---- operands in */
+
+/* Positions of a chunk that follow each other in memory; `at` is the address of the first in channel 0. */
+typedef struct stretch {
+  int64_t m, count;
+  const uint16_t *at;
+} stretch;
+
+typedef struct side {
+  const falt_pointwise_side *by;
+  int count; /* of stretches */
+  stretch list[MOST];
+  const uint16_t *pixels[MOST]; /* of positions, if channels are adjacent; NULL beyond the chunk */
+} side;
+
+typedef struct task {
+  const execution *run;
+  int64_t group, first, count, pieces; /* positions of the chunk, and pieces of them */
+  side rows, columns;
+  char *row_room, *column_room;
+} task;
+
+static void find_positions(const task *t, side *s) {
+  const falt_pointwise_side *by = s->by;
+  const falt_problem *problem = &t->run->plan->layer.p;
+  const falt_tensor *tensor = by->is_input ? &problem->input : &problem->output;
+  const uint16_t *data = by->is_input ? t->run->operands->input : t->run->operands->output;
+  data += falt_tensor_at(tensor, 0, t->group, 0, 0, 0, 0);
+  s->count = 0;
+  for (int64_t m = 0, n; m < t->count; m += n) {
+    const falt_layer_point p = falt_layer_point_at(&t->run->plan->layer, t->first + m);
+    const uint16_t *at =
+        data + p.n * by->steps[0] + p.at[0] * by->steps[1] + p.at[1] * by->steps[2] + p.at[2] * by->steps[3];
+    n = falt_min(t->count - m, by->together - (t->first + m) % by->together);
+    s->list[s->count++] = (stretch){m, n, at};
+    for (int64_t i = 0; i < n && !by->lines; i++) s->pixels[m + i] = at + i * by->steps[3];
+  }
+  for (int64_t m = t->count; m < t->pieces * PIECE && !by->lines; m++) s->pixels[m] = NULL;
+}
+
+/* A piece of up to 32 adjacent channels as tiles of pairs of positions. */
+static void pack_pairs(const task *t, const side *s, int64_t piece, int64_t channel, int64_t n, char *to) {
+  static const uint16_t zeros[COLUMNS];
+  const void *rows[PIECE];
+  for (int i = 0; i < PIECE; i++) {
+    const uint16_t *pixel = s->pixels[piece * PIECE + i];
+    rows[i] = pixel ? pixel + channel : zeros;
+  }
+  t->run->plan->kernels->pair(&(falt_tiles_square){rows, to, 0, (int)n});
+}
+
+/* Every step-th of n elements. */
+static void copy_stretch(const falt_tiles_kernels *kernels, const uint16_t *from, int64_t step, int64_t n,
+                         uint16_t *to) {
+  if (step == 1)
+    memcpy(to, from, (size_t)n * sizeof *to);
+  else if (step > FALT_TILES_MOST_STEP)
+    falt_layer_gather((const char *)from, step, n, sizeof *to, (char *)to);
+  else
+    for (int64_t i = 0; i < n; i += PIECE)
+      kernels->gather((const char *)(from + i * step), step, (int)falt_min(PIECE, n - i), (char *)(to + i));
+}
+
+/* Lines of positions: channels in place if the chunk is a stretch of whole multiples, else copies with zeros behind. */
+typedef struct lines {
+  const char *at;
+  int64_t pitch;
+} lines;
+
+static lines bring_lines(const task *t, const side *s, int64_t channel, int64_t n, int64_t rows, int64_t multiple,
+                         char *room) {
+  const falt_pointwise_side *by = s->by;
+  const int64_t pitch = t->pieces * PIECE;
+  uint16_t *to = (uint16_t *)(void *)room;
+  if (n == rows && s->count == 1 && by->steps[3] == 1 && t->count % multiple == 0)
+    return (lines){(const char *)(s->list[0].at + channel * by->channel), by->channel * 2};
+  for (int64_t c = 0; c < n; c++, to += pitch) {
+    for (int i = 0; i < s->count; i++)
+      copy_stretch(t->run->plan->kernels, s->list[i].at + (channel + c) * by->channel, by->steps[3], s->list[i].count,
+                   to + s->list[i].m);
+    memset(to + t->count, 0, (size_t)(pitch - t->count) * sizeof *to);
+  }
+  memset(to, 0, (size_t)((rows - n) * pitch) * sizeof *to);
+  return (lines){room, pitch * 2};
+}
+
+/* A panel of columns from positions that are adjacent. */
+static void cross_panel(const task *t, int64_t channel, int64_t n, char *to) {
+  const falt_pointwise_plan *plan = t->run->plan;
+  const lines from = bring_lines(t, &t->columns, channel, n, n, PIECE, t->row_room);
+  for (int64_t piece = 0; piece < t->pieces; piece++, to += falt_ceil_div(n, ROWS) * FALT_TILE) {
+    const void *rows[COLUMNS];
+    for (int64_t c = 0; c < n; c++) rows[c] = from.at + c * from.pitch + piece * FALT_TILE_BYTES;
+    plan->kernels->cross(&(falt_tiles_square){rows, to, 0, (int)n});
+  }
+}
+
+/* The pixels of a piece, at channels that are read next. */
+static void fetch_piece(const side *s, int64_t piece, int64_t channel) {
+  for (int i = 0; i < PIECE; i++) {
+    const uint16_t *pixel = s->pixels[piece * PIECE + i];
+    if (pixel) __builtin_prefetch(pixel + channel);
+  }
+}
+
+/* A block's panels of columns, tiles of pairs of positions. Adjacent channels are read in the order of memory. */
+static void pack_columns(const task *t, int64_t begin, int64_t end) {
+  const falt_pointwise_plan *plan = t->run->plan;
+  const bool by_lines = plan->columns.lines;
+  for (int64_t piece = 0; piece < (by_lines ? 1 : t->pieces); piece++)
+    for (int64_t panel = begin; panel < end; panel++) {
+      const int64_t channel = panel * COLUMNS, n = falt_min(COLUMNS, plan->columns.channels - channel);
+      char *to = t->column_room + (panel - begin) * t->pieces * 2 * FALT_TILE;
+      if (!by_lines && piece + 1 < t->pieces) fetch_piece(&t->columns, piece + 1, channel);
+      if (by_lines)
+        cross_panel(t, channel, n, to);
+      else
+        pack_pairs(t, &t->columns, piece, channel, n, to + piece * falt_ceil_div(n, ROWS) * FALT_TILE);
+    }
+}
+
+/* The rows of a pair of tiles. */
+static void bring_rows(const task *t, int64_t pair, int tiles, falt_tile_rows list[2]) {
+  const falt_pointwise_plan *plan = t->run->plan;
+  const int64_t each = plan->tile_rows, channel = 2 * pair * each;
+  if (plan->rows.lines) {
+    const int64_t n = falt_min(tiles * each, plan->rows.channels - channel);
+    const lines from = bring_lines(t, &t->rows, channel, n, tiles * each, 2, t->row_room);
+    for (int i = 0; i < tiles; i++)
+      list[i] = (falt_tile_rows){from.at + i * each * from.pitch, from.pitch, FALT_TILE_BYTES};
+    return;
+  }
+  const int together = each == ROWS ? tiles : 1; /* tiles that are packed at once */
+  for (int i = 0; i < tiles; i += together) {
+    char *to = t->row_room + i * t->pieces * FALT_TILE;
+    const int64_t n = rows_from(plan, 2 * pair + i) + (together > 1 ? rows_from(plan, 2 * pair + 1) : 0);
+    const int64_t next = falt_ceil_div(n, ROWS) * FALT_TILE;
+    for (int64_t piece = 0; piece < t->pieces; piece++)
+      pack_pairs(t, &t->rows, piece, channel + i * each, n, to + piece * next);
+    for (int j = 0; j < together; j++) list[i + j] = (falt_tile_rows){to + j * FALT_TILE, PAIR_BYTES, next};
+  }
+}
+
+/* Fetches the rows of a pair of tiles into the second-level cache: they are too far apart for the hardware. */
+static void fetch_rows(const task *t, int64_t pair) {
+  enum { LINE = 32 };
+  const falt_pointwise_plan *plan = t->run->plan;
+  const falt_pointwise_side *by = &plan->rows;
+  const int64_t channel = 2 * pair * plan->tile_rows, n = falt_min(2 * plan->tile_rows, by->channels - channel);
+  if (!by->lines)
+    for (int64_t m = 0; m < t->count; m++) __builtin_prefetch(t->rows.pixels[m] + channel, 0, 2);
+  for (int64_t c = channel; by->lines && c < channel + n; c++)
+    for (int i = 0; i < t->rows.count; i++) {
+      const stretch *s = &t->rows.list[i];
+      for (int64_t m = 0; m < s->count * by->steps[3]; m += LINE) __builtin_prefetch(s->at + c * by->channel + m, 0, 2);
+    }
+}
+
+/* ---- sums */
+
+/* A pair of a block up to `last` and panels [begin, end), of a slice; adds: to the sums of earlier chunks. */
+typedef struct place {
+  int64_t slice, pair, last, begin, end;
+  bool adds;
+} place;
+
+/* Where the sums of a pair of tiles by panels from `begin` on go: into squares, or straight to dw where its elements
+ * along the columns are adjacent; else nowhere. */
+static falt_tiles_finish target_of(const task *t, int64_t slice, int64_t pair, int64_t begin, int64_t *at) {
+  const execution *run = t->run;
+  const falt_pointwise_plan *plan = run->plan;
+  const bool squares = plan->kept;
+  for (int i = 0; i < 2; i++)
+    for (int m = 0; m < ROWS; m++)
+      at[i * ROWS + m] = squares ? (i * ROWS + m) * COLUMNS : (i * plan->tile_rows + m) * plan->rows.filter;
+  return (falt_tiles_finish){
+      .plain = true,
+      .type = squares ? FALT_F32 : plan->layer.p.filter.type,
+      .out = squares ? (char *)square_at(run, slice, t->group, pair, begin) : weight_at(run, t->group, 2 * pair, begin),
+      .at = at,
+      .rows = {(int)rows_from(plan, 2 * pair), (int)rows_from(plan, 2 * pair + 1)}};
+}
+
+/* A pair of tiles of rows by a block of panels. */
+static void multiply(const task *t, const place *at) {
+  const falt_pointwise_plan *plan = t->run->plan;
+  const bool straight = plan->kept || plan->columns.filter == 1;
+  _Alignas(64) float room[2 * SQUARE];
+  falt_tile_rows list[2];
+  int64_t rows[FALT_TILES_ROWS];
+  falt_tiles_flow flow = {.sums = room};
+  falt_tiles_finish finish = target_of(t, at->slice, at->pair, at->begin, rows);
+  finish.adds = at->adds;
+  falt_tiles_product call = {.kind = FALT_TILES_BF16,
+                             .a = list,
+                             .b = t->column_room,
+                             .panels = straight ? at->end - at->begin : 1,
+                             .pitch = t->pieces * 2 * FALT_TILE,
+                             .segments = 1,
+                             .pieces = t->pieces,
+                             .groups = (int)falt_ceil_div(t->count - (t->pieces - 1) * PIECE, 2),
+                             .distance = plan->rows.lines ? PAIR_BYTES : FALT_TILE_BYTES,
+                             .tiles = (int)falt_min(2, plan->tiles - 2 * at->pair),
+                             .rows = (int)plan->tile_rows,
+                             .columns = falt_min(plan->columns.channels, at->end * COLUMNS) - at->begin * COLUMNS,
+                             .apart = plan->kept ? SQUARE : COLUMNS,
+                             .finish = straight ? &finish : NULL};
+  bring_rows(t, at->pair, call.tiles, list);
+  if (at->pair + 1 < at->last) fetch_rows(t, at->pair + 1);
+  for (int64_t panel = at->begin; panel < at->end;
+       panel += call.panels, call.b += call.pitch, call.columns -= COLUMNS) {
+    plan->kernels->product(&call, &flow);
+    if (!straight) store_square(t->run, t->group, at->pair, panel, room);
+  }
+  plan->kernels->flush(&flow);
+}
+
+static void run_task(void *context, int64_t index, void *scratch) {
+  const execution *run = context;
+  const falt_pointwise_plan *plan = run->plan;
+  const falt_layer_pieces *across = &plan->blocks[0], *along = &plan->blocks[1];
+  const int64_t slice = index % plan->slices.count, part = index / plan->slices.count;
+  const int64_t block = part % across->count, panels = part / across->count % along->count;
+  const int64_t first = falt_layer_piece(&plan->slices, slice), last = falt_layer_piece(&plan->slices, slice + 1);
+  place at = {.slice = slice,
+              .last = falt_layer_piece(across, block + 1),
+              .begin = falt_layer_piece(along, panels),
+              .end = falt_layer_piece(along, panels + 1)};
+  task t; /* of several pages, which are not cleared */
+  t.run = run;
+  t.group = part / across->count / along->count;
+  t.rows.by = &plan->rows;
+  t.columns.by = &plan->columns;
+  t.row_room = (char *)scratch + plan->at.rows;
+  t.column_room = (char *)scratch + plan->at.columns;
+  for (int64_t piece = first; piece < last && !falt_cancelled(); piece += t.pieces) {
+    t.pieces = falt_min(FALT_POINTWISE_PIECES, last - piece);
+    t.first = piece * PIECE;
+    t.count = falt_min(t.pieces * PIECE, plan->layer.positions - t.first);
+    find_positions(&t, &t.rows);
+    find_positions(&t, &t.columns);
+    pack_columns(&t, at.begin, at.end);
+    at.adds = piece > first;
+    for (at.pair = falt_layer_piece(across, block); at.pair < at.last; at.pair++) multiply(&t, &at);
+  }
+}
+
+/* Adds the slices of a pair of tiles of rows, in order, and stores them. */
+static void join(void *context, int64_t index) {
+  const execution *run = context;
+  const falt_pointwise_plan *plan = run->plan;
+  const int64_t group = index / plan->pairs, pair = index % plan->pairs;
+  const int rows = (int)plan->tile_rows;
+  int64_t at[FALT_TILES_ROWS];
+  for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = m * COLUMNS;
+  for (int64_t panel = 0; panel < plan->panels; panel++) {
+    float *sums = square_at(run, 0, group, pair, panel);
+    const int columns = (int)falt_min(COLUMNS, plan->columns.channels - panel * COLUMNS);
+    for (int64_t slice = 1; slice < plan->slices.count; slice++)
+      plan->kernels->finish(&(falt_tiles_finish){.sums = square_at(run, slice, group, pair, panel),
+                                                 .plain = true,
+                                                 .adds = true,
+                                                 .type = FALT_F32,
+                                                 .out = sums,
+                                                 .at = at,
+                                                 .rows = {rows, 2 * pair + 1 < plan->tiles ? rows : 0},
+                                                 .n = columns});
+    store_square(run, group, pair, panel, sums);
+  }
+}
+
+void falt_pointwise_execute(const falt_plan *base, const falt_operands *operands) {
+  const falt_pointwise_plan *plan = (const falt_pointwise_plan *)base;
+  const int64_t groups = plan->layer.p.filter.size[FALT_G];
+  execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
+  const falt_row_job job = {run_task, &run, groups * plan->blocks[0].count * plan->blocks[1].count * plan->slices.count,
+                            plan->at.parts.total};
+  falt_rows_run(base->device, &job, operands->workspace);
+  if (plan->kept && !falt_cancelled()) falt_parallel_for(base->device->threads, groups * plan->pairs, join, &run);
+}
