@@ -62,6 +62,7 @@ typedef struct expense {
 } expense;
 static const expense by_vectors = {8, 8, 3, 6, 12, 40}, by_avx2 = {80, 64, 3, 6, 12, 40};
 static const double share = 0.9;
+static const double half = 1.25; /* the time of a column where a panel has one vector: each product has a load */
 
 /* For each channel of rows or columns that a task packs. */
 static double packing(const falt_pointwise_side *side, bool rows, const expense *by) {
@@ -85,7 +86,11 @@ static double cost(const falt_pointwise_plan *plan, const falt_pointwise_side *r
   const expense *by = expense_of(device);
   const double speed = falt_halves_speed(device, plan->kernels->speed[FALT_TILES_BF16]);
   const double positions = (double)plan->layer.positions, m = (double)rows->channels, n = (double)columns->channels;
-  const double sums = (double)(rounded_rows(rows->channels) * falt_round_up(columns->channels, FALT_TILE_ROWS));
+  const int64_t whole = columns->channels / FALT_TILES_COLUMNS * FALT_TILES_COLUMNS, rest = columns->channels - whole;
+  const double wide = (double)whole + (rest == 0               ? 0
+                                       : rest > FALT_TILE_ROWS ? FALT_TILES_COLUMNS
+                                                               : half * FALT_TILE_ROWS);
+  const double sums = (double)rounded_rows(rows->channels) * wide;
   const double products = 2 * sums * positions / speed;
   const double packed = positions * (m * packing(rows, true, by) * (double)plan->blocks[1].count +
                                      n * packing(columns, false, by) * (double)plan->blocks[0].count);
