@@ -1,15 +1,18 @@
-/* Images between NCHW and NHWC: blocks of channels by pixels, transposed in registers, in f32 or f64. Narrow elements
- * are converted to f32 on the way, in blocks that fit into the first-level cache. */
+/* Images between NCHW and NHWC: blocks of channels by pixels, transposed in registers, in f32 or f64, or in
+ * 16 bits if both sides have one 16-bit type. Other narrow elements are converted to f32 on the way, in blocks that fit
+ * into the first-level cache. */
 #include "solver/cpu/common/planes.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "core/memory.h"
 #include "solver/cpu/common/upconvert.h"
 #include "solver/cpu/filter/filter_kernels.h"
 #include "solver/cpu/fprop/layer_kernels.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
-enum { CHANNELS = 64, PIXELS = 64 /* of a block */, TASK = 4 /* blocks along the pixels */ };
+enum { CHANNELS = 64, PIXELS = 64 /* of a block */, TASK = 4 /* blocks along the pixels */, SQUARE = FALT_TILES_ROWS };
 
 int64_t falt_planes_pixels(const falt_tensor *t) {
   return t->size[FALT_D] * t->size[FALT_H] * t->size[FALT_W];
@@ -33,6 +36,19 @@ falt_tensor falt_planes_packed(const falt_tensor *planar, int64_t images, falt_t
   return t;
 }
 
+static bool is_half(falt_type type) {
+  return falt_type_is_float(type) && falt_type_size(type) == sizeof(uint16_t);
+}
+
+/* Below AVX-512 they are transposed one by one. */
+static bool transposes_halves(const falt_device *device) {
+  return device->isa >= FALT_ISA_AVX512;
+}
+
+falt_type falt_planes_kept(const falt_device *device, falt_type planar) {
+  return is_half(planar) && transposes_halves(device) ? planar : FALT_F32;
+}
+
 /* ---- blocks */
 
 /* Rows of `n` neighbours, `apart` elements from each other. */
@@ -47,6 +63,8 @@ typedef struct moving {
   falt_type lane;
   const falt_layer_kernels *kernels;
   const falt_filter_kernels *rows;
+  const falt_tiles_kernels *tiles;
+  bool halves; /* the planes are of 16 bits, and may be transposed so */
   int64_t channels, pixels;
   int64_t channel_blocks, pixel_blocks; /* the latter TASK at a time */
 } moving;
@@ -65,11 +83,40 @@ static side as_lanes(const moving *m, side from, int64_t count, int64_t n, float
   return (side){(char *)room, FALT_F32, n};
 }
 
+/* A square of n <= 32 rows of 16-bit elements, `count` <= 32 of each. */
+static void move_square(const moving *m, side from, side to, int64_t n, int64_t count) {
+  static const uint16_t zeros[SQUARE];
+  uint16_t room[SQUARE * SQUARE];
+  const void *rows[SQUARE];
+  const int64_t size = sizeof *room, apart = to.apart * size;
+  const bool whole = n == SQUARE;
+  for (int i = 0; i < SQUARE; i++) rows[i] = i < n ? from.data + i * from.apart * size : (const char *)zeros;
+  m->tiles->transpose_rows(&(falt_tiles_square){rows, whole ? to.data : (char *)room,
+                                                whole ? apart : (int64_t)sizeof *room * SQUARE, (int)count});
+  for (int64_t j = 0; j < count && !whole; j++) memcpy(to.data + j * apart, room + j * SQUARE, (size_t)(n * size));
+}
+
+/* Blocks of 16-bit elements of one type stay narrow. The last square of whole rows is moved to the left. */
+static void move_halves(const moving *m, side from, side to, int64_t n, int64_t count) {
+  const int64_t size = (int64_t)falt_type_size(from.type);
+  for (int64_t i = 0; i < n; i += SQUARE)
+    for (int64_t j = 0; j < count; j += SQUARE) {
+      const int64_t row = n < SQUARE ? 0 : falt_min(i, n - SQUARE);
+      const side source = {from.data + (row * from.apart + j) * size, from.type, from.apart};
+      const side result = {to.data + (j * to.apart + row) * size, to.type, to.apart};
+      move_square(m, source, result, falt_min(SQUARE, n), falt_min(SQUARE, count - j));
+    }
+}
+
 /* Element j of each of n rows of `from` to row j of `to`. */
 static void move_block(const moving *m, side from, side to, int64_t n, int64_t count) {
   static const falt_row_epilogue none = {.alpha = 1, .low = -INFINITY, .high = INFINITY};
   const int64_t apart = to.apart * (int64_t)falt_type_size(to.type);
   float loaded[CHANNELS * PIXELS], transposed[CHANNELS * PIXELS];
+  if (m->halves && from.type == to.type && falt_min(n, count) >= SQUARE / 2) {
+    move_halves(m, from, to, n, count);
+    return;
+  }
   const side source = as_lanes(m, from, n, count, loaded);
   const side result = to.type == m->lane ? to : (side){(char *)transposed, FALT_F32, n};
   m->kernels->copy(&(falt_layer_copy){.from = source.data,
@@ -115,6 +162,8 @@ void falt_planes_move(const falt_device *device, const falt_planes *planes) {
               .lane = wide ? FALT_F64 : FALT_F32,
               .kernels = wide ? falt_layer_kernels_f64_for(device->isa) : falt_layer_kernels_for(device->isa),
               .rows = falt_filter_kernels_for(device->isa),
+              .tiles = falt_tiles_kernels_for(device->isa),
+              .halves = is_half(planes->planar->type) && transposes_halves(device),
               .channels = planes->planar->size[planes->channel],
               .pixels = falt_planes_pixels(planes->planar)};
   m.channel_blocks = falt_ceil_div(m.channels, CHANNELS);
@@ -138,12 +187,14 @@ void falt_planes_run(const falt_plan *child, const falt_operands *packed, falt_p
 
 /* Operations in the time of transposing an element, in the caches: what comes from memory is in the child's estimate.
  */
-static const double each = 16;
+static const double each = 16, each_half = 8;
 
 double falt_planes_seconds(const falt_device *device, const falt_tensor *planar, falt_type type, bool back) {
   const falt_type lane = planar->type == FALT_F64 ? FALT_F64 : FALT_F32;
   const falt_tensor packed = falt_planes_packed(planar, planar->size[FALT_N], type);
-  double flops = each * (double)falt_tensor_count(planar);
+  const bool halves = is_half(type) && type == planar->type && transposes_halves(device);
+  double flops = (halves ? each_half : each) * (double)falt_tensor_count(planar);
+  if (halves) return falt_roofline(device, lane, flops, 1, 0);
   if (planar->type != lane) flops += (back ? falt_downconvert_flops : falt_upconvert_flops)(planar);
   if (type != lane) flops += (back ? falt_upconvert_flops : falt_downconvert_flops)(&packed);
   return falt_roofline(device, lane, flops, 1, 0);

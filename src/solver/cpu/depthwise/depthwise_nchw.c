@@ -1,5 +1,5 @@
-/* Solver depthwise-nchw: NCHW depthwise layers, fprop and dgrad. Transposes a few images to NHWC in f32 in the
- * workspace, runs an NHWC plan, and transposes its output back. */
+/* Solver depthwise-nchw: NCHW depthwise layers, fprop and dgrad. Transposes a few images to NHWC in the
+ * workspace, runs an NHWC plan, and transposes its output back. 16-bit elements stay narrow, others become f32. */
 #include "solver/cpu/common/planes.h"
 #include "solver/cpu/common/upconvert.h"
 
@@ -27,10 +27,15 @@ static falt_tensor *result_of(falt_problem *p) {
   return p->operation == FALT_FORWARD ? &p->output : &p->input;
 }
 
+/* The type of a transposed tensor. */
+static falt_type kept(const nchw_plan *plan, const falt_tensor *planar) {
+  return falt_planes_kept(plan->parent.base.device, planar->type);
+}
+
 static falt_problem inner_problem(const nchw_plan *plan) {
   falt_problem inner = plan->parent.base.problem;
-  inner.input = falt_planes_packed(&inner.input, plan->images, FALT_F32);
-  inner.output = falt_planes_packed(&inner.output, plan->images, FALT_F32);
+  inner.input = falt_planes_packed(&inner.input, plan->images, kept(plan, &inner.input));
+  inner.output = falt_planes_packed(&inner.output, plan->images, kept(plan, &inner.output));
   inner.accumulator = FALT_F32;
   falt_problem_canonical(&inner);
   return inner;
@@ -45,7 +50,7 @@ static falt_planes planes_of(const nchw_plan *plan, const falt_tensor *planar, c
                        .data = (void *)(uintptr_t)data,
                        .images = plan->images,
                        .channel = FALT_G,
-                       .type = FALT_F32,
+                       .type = kept(plan, planar),
                        .packed = packed,
                        .back = back};
 }
@@ -98,7 +103,7 @@ static void set_pieces(nchw_plan *plan) {
 }
 
 static size_t bytes_of(const nchw_plan *plan, const falt_tensor *t) {
-  return (size_t)(plan->images * t->size[FALT_G] * falt_planes_pixels(t)) * sizeof(float);
+  return (size_t)(plan->images * t->size[FALT_G] * falt_planes_pixels(t)) * falt_type_size(kept(plan, t));
 }
 
 /* Of the transposed tensors' way to memory and back, where one image leaves the caches. */
@@ -126,8 +131,9 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   plan->result = falt_place_part(all, bytes_of(plan, result_of(&p)));
   plan->parent.base.workspace = all->total;
   plan->parent.base.cost.seconds *= (double)plan->pieces;
-  plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, source_of(&p), FALT_F32, false);
-  plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, result_of(&p), FALT_F32, true);
+  const falt_tensor *source = source_of(&p), *result = result_of(&p);
+  plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, source, kept(plan, source), false);
+  plan->parent.base.cost.seconds += falt_planes_seconds(ask->device, result, kept(plan, result), true);
   plan->parent.base.cost.seconds += memory_seconds(plan, ask->device, &p);
   return NULL;
 }

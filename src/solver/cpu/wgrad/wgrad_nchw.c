@@ -100,8 +100,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   const bool depthwise = is_depthwise(p);
   falt_problem inner = *p;
   plan->channel = depthwise ? FALT_G : FALT_C;
-  plan->type[0] = depthwise ? FALT_F32 : p->input.type;
-  plan->type[1] = depthwise ? FALT_F32 : p->output.type;
+  plan->type[0] = depthwise ? falt_planes_kept(ask->device, p->input.type) : p->input.type;
+  plan->type[1] = depthwise ? falt_planes_kept(ask->device, p->output.type) : p->output.type;
   inner.input = falt_planes_packed(&p->input, p->input.size[FALT_N], plan->type[0]);
   inner.output = falt_planes_packed(&p->output, p->output.size[FALT_N], plan->type[1]);
   plan->filter_moves = moves_filter(p);
