@@ -49,6 +49,7 @@ typedef struct falt_depthwise {
   int64_t pitch;                        /* elements of all weights of a vector of channels */
   int64_t block;                        /* units of a task, at most */
   int64_t pixel;                        /* words between columns of a source row, as kernels read it */
+  int64_t strip;                        /* lines of outputs of a plane that are processed before the next plane's */
   int64_t slots;                        /* converted rows that a task keeps */
   falt_depthwise_span *spans;           /* these three from falt_depthwise_ready on */
   falt_depthwise_piece *pieces;
@@ -125,7 +126,7 @@ void falt_depthwise_upconvert(const falt_depthwise *d, const falt_depthwise_stri
 void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *strip, falt_type type,
                            const float *wide, void *narrow);
 
-/* Outputs' rows are numbered over (n, d, h), h innermost. */
+/* Outputs' rows are numbered over (n, strip of h, d, h within the strip). */
 static inline int64_t falt_depthwise_rows(const falt_depthwise *d) {
   const int64_t *size = d->relation.result.size;
   return size[FALT_N] * size[FALT_D] * size[FALT_H];

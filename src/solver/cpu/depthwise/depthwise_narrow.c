@@ -30,13 +30,22 @@ void falt_depthwise_narrow(const falt_depthwise *d, const falt_depthwise_strip *
 
 /* ---- the window */
 
+/* The slot whose row was read last longest ago; of these the first row's. */
+static int64_t oldest_slot(const falt_depthwise_task *t) {
+  int64_t oldest = 0;
+  for (int64_t i = 1; i < t->d->slots; i++) {
+    const falt_depthwise_slot *a = &t->slots[i], *b = &t->slots[oldest];
+    if (a->step < b->step || (a->step == b->step && a->source < b->source)) oldest = i;
+  }
+  return oldest;
+}
+
 /* Converts a source row to a slot that no row of this step uses. */
 static void upconvert_row(falt_depthwise_task *t, int64_t source) {
   const falt_depthwise *d = t->d;
   const int64_t *stride = d->relation.source.stride, size = (int64_t)falt_type_size(d->source_type);
   const falt_depthwise_strip strip = {d->relation.source.size[FALT_W], t->channels, stride[FALT_W], d->pixel};
-  int64_t i = 0;
-  while (t->slots[i].step == t->step) i++;
+  const int64_t i = oldest_slot(t);
   t->slots[i] = (falt_depthwise_slot){source, t->step};
   falt_depthwise_upconvert(d, &strip, d->source_type, t->source + source * size,
                            t->window + i * falt_depthwise_slot_floats(d));

@@ -198,15 +198,37 @@ static bool set_problem(falt_depthwise *d, const falt_problem *problem) {
   return true;
 }
 
+/* Rows under the windows of a strip of one plane, at most. */
+static int64_t strip_rows(const falt_depthwise *d, int64_t lines) {
+  const falt_tensor *source = &d->relation.source;
+  const int64_t lines_most = d->relation.p.filter.size[FALT_H], planes = falt_max(1, d->rows_most / lines_most);
+  const int64_t step = d->relation.gathers ? 1 : d->relation.p.axis[1].stride;
+  return planes * falt_min(source->size[FALT_H], lines_most + (lines - 1) * step);
+}
+
+/* Converted rows of volumes are read by the outputs of several planes: a strip of lines goes through all planes, so a
+ * row is converted once for the strip, not for each plane. */
+static void set_strip(falt_depthwise *d, double most) {
+  enum { LINES = 4 };
+  if (d->relation.p.filter.size[FALT_D] == 1 || d->strip <= LINES) return;
+  const double row = (double)d->relation.source.size[FALT_W] * (double)d->pixel * sizeof(float);
+  const int64_t slots = strip_rows(d, LINES);
+  if ((double)slots * row > most) return;
+  d->strip = LINES;
+  d->slots = falt_max(d->slots, falt_min(slots, d->relation.source.size[FALT_D] * d->relation.source.size[FALT_H]));
+}
+
 /* The layout of source rows for kernels. False if converted rows do not fit into a cache. */
 static bool set_window(falt_depthwise *d, const falt_device *device) {
   const falt_tensor *source = &d->relation.source;
   d->block = block_of(d, device);
   d->pixel = source->stride[FALT_W] / d->word;
+  d->strip = d->relation.result.size[FALT_H];
   if (!d->upconverts) return true;
   d->slots = falt_min(d->rows_most, source->size[FALT_D] * source->size[FALT_H]);
   d->pixel = falt_min(d->block * d->unit.sources, falt_depthwise_source_channels(d));
   const double row = (double)source->size[FALT_W] * (double)d->pixel * sizeof(float);
+  set_strip(d, (double)device->caches.l2 / 2);
   return (double)d->slots * row <= (double)device->caches.l2;
 }
 

@@ -5,9 +5,11 @@
 /* ---- rows */
 
 static void split(const falt_depthwise *d, int64_t row, int64_t at[3]) {
-  const int64_t *size = d->relation.result.size;
-  at[2] = falt_generic_digit(&row, size[FALT_H]);
-  at[1] = falt_generic_digit(&row, size[FALT_D]);
+  const int64_t *size = d->relation.result.size, within = falt_generic_digit(&row, size[FALT_D] * size[FALT_H]);
+  const int64_t first = within / (d->strip * size[FALT_D]) * d->strip, lines = falt_min(d->strip, size[FALT_H] - first);
+  const int64_t rest = within - first * size[FALT_D];
+  at[2] = first + rest % lines;
+  at[1] = rest / lines;
   at[0] = row;
 }
 
