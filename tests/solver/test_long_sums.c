@@ -60,10 +60,13 @@ static bool check(const falt_problem *p, const char *line, const char *solver, b
   assert_int_equal(falt_execute(plan, &all), FALT_OK);
   const falt_operation_traits *traits = &falt_operations[p->operation];
   void *const data[FALT_OPERANDS] = {[FALT_INPUT] = o.input, [FALT_FILTER] = o.filter, [FALT_OUTPUT] = o.output};
+  const falt_type types[FALT_OPERANDS] = {
+      [FALT_INPUT] = p->input.type, [FALT_FILTER] = p->filter.type, [FALT_OUTPUT] = p->output.type};
+  const falt_operand *factor = traits->factor;
   const double n = (double)falt_problem_depth(p);
   const falt_type type = falt_problem_result(p)->type;
   largest l = {data[traits->result], type, 0, 0};
-  l.value = n * falt_load(data[traits->factor[0]], type, 0) * falt_load(data[traits->factor[1]], type, 0);
+  l.value = n * falt_load(data[factor[0]], types[factor[0]], 0) * falt_load(data[factor[1]], types[factor[1]], 0);
   falt_tensor_visit(falt_problem_result(p), see_error, &l);
   const double unit = type == FALT_F64 ? 0x1p-53 : 0x1p-24, units = l.error / (unit * l.value);
   const double most = 32 + (type == FALT_F64 ? n : 8 * sqrt(n));
@@ -147,6 +150,9 @@ static void test_gradients_to_filters(void **state) {
                                     "backward-filter n=4 c=8 h=90 w=90 k=8 r=3 s=3 groups=8",
                                     "backward-filter n=4 c=8 h=90 w=90 k=8 r=3 s=3 groups=8 layout=nhwc",
                                     "backward-filter n=4 c=4 h=200 w=200 k=8 r=1 s=1",
+                                    "backward-filter n=4 c=4 h=200 w=200 k=8 r=1 s=1 type=bf16 weight-type=f32",
+                                    "backward-filter n=4 c=40 h=200 w=50 k=72 r=1 s=1 stride=2 type=bf16 "
+                                    "weight-type=f32 layout=nhwc",
                                     "backward-filter n=2 c=1 w=300000 k=1 s=3", NULL},
               3);
 }

@@ -146,7 +146,7 @@ static void copy_stretch(const falt_tiles_kernels *kernels, const uint16_t *from
                          uint16_t *to) {
   if (step == 1)
     memcpy(to, from, (size_t)n * sizeof *to);
-  else if (step > FALT_TILES_MOST_STEP)
+  else if (step < 1 || step > FALT_TILES_MOST_STEP)
     falt_layer_gather((const char *)from, step, n, sizeof *to, (char *)to);
   else
     for (int64_t i = 0; i < n; i += PIECE)
