@@ -41,7 +41,7 @@ enum {
   ROW(wgrad, LAYERS | WEIGHTS, "wgrad of dense layers, by outer products")                                             \
   ROW(wgrad_rows, LAYERS | WEIGHTS, "wgrad of dense NHWC layers, as GEMM in place")                                    \
   ROW(wgrad_vnni, LAYERS | WEIGHTS, "wgrad of dense bf16 layers, as GEMM in VNNI order (AMX)")                         \
-  ROW(wgrad_pointwise, LAYERS | WEIGHTS, "wgrad of dense bf16 layers with one tap, as GEMM in VNNI order")             \
+  ROW(wgrad_pairs, LAYERS | WEIGHTS, "wgrad of dense bf16 layers, as GEMM by independent tasks")                       \
   ROW(wgrad_nchw, DEPTHWISE | LAYERS | WEIGHTS, "wgrad of dense and depthwise NCHW layers, transposed to NHWC")        \
   ROW(depthwise_rowtile, DEPTHWISE | FORWARD | DATA, "depthwise NHWC layers of 3x3, 5x5 and 7x7 taps, in row tiles")   \
   ROW(depthwise_rowtile_wgrad, DEPTHWISE | WEIGHTS, "wgrad of depthwise NHWC layers of 3x3 taps, in row tiles")        \

@@ -129,7 +129,7 @@ static const struct {
     {"wgrad", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},
     {"wgrad-rows", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
     {"wgrad-nchw", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},
-    {"wgrad-pointwise", "backward-filter n=64 c=1024 h=64 w=64 k=1024 r=1 s=1 layout=nhwc type=bf16"},
+    {"wgrad-pairs", "backward-filter n=64 c=1024 h=64 w=64 k=1024 r=1 s=1 layout=nhwc type=bf16"},
     {"wgrad-vnni", "backward-filter n=32 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 layout=nhwc type=bf16"},
     {"depthwise-rowtile", "forward n=64 c=512 h=128 w=128 r=3 s=3 pad=1 groups=512 k=512 layout=nhwc"},
     {"depthwise-rowtile-wgrad", "backward-filter n=64 c=512 h=64 w=64 r=3 s=3 pad=1 groups=512 k=512 layout=nhwc"},

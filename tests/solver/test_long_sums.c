@@ -151,6 +151,7 @@ static void test_gradients_to_filters(void **state) {
                                     "backward-filter n=4 c=8 h=90 w=90 k=8 r=3 s=3 groups=8 layout=nhwc",
                                     "backward-filter n=4 c=4 h=200 w=200 k=8 r=1 s=1",
                                     "backward-filter n=4 c=4 h=200 w=200 k=8 r=1 s=1 type=bf16 weight-type=f32",
+                                    "backward-filter n=8 c=16 h=90 w=90 k=8 r=3 s=3 type=bf16 weight-type=f32",
                                     "backward-filter n=4 c=40 h=200 w=50 k=72 r=1 s=1 stride=2 type=bf16 "
                                     "weight-type=f32 layout=nhwc",
                                     "backward-filter n=2 c=1 w=300000 k=1 s=3", NULL},

@@ -319,7 +319,7 @@ typedef struct expense {
 } expense;
 static const expense by_matrix = {0.6, 24, 40, 16, 8}, by_vectors = {0.85, 12, 40, 16, 8},
                      by_avx2 = {0.85, 12, 40, 64, 64};
-static const double per_spaced = 2;
+static const double per_spaced = 2, per_apart_line = 100; /* of lines with a stride, element by element */
 static const double per_apart[] = {[FALT_APART_NEAR] = 360, [FALT_APART_FAR] = 1860};
 
 static double estimate(const falt_outer_tiles_plan *plan, const falt_device *device) {
@@ -330,7 +330,10 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double depth = 2 * (double)(plan->segments * falt_round_up(groups_of(plan), plan->kernels->together));
   const double speed = falt_halves_speed(device, plan->kernels->speed[FALT_TILES_BF16]);
   const double products = 2 * groups * parts * rows * columns * depth / speed;
-  const double transposed = parts * (double)plan->x_part / 2 * (plan->spaced ? per_spaced : by->transposed);
+  const double each = plan->spaced                                   ? per_spaced
+                      : plan->x_lines && layer->p.axis[2].stride > 1 ? per_apart_line
+                                                                     : by->transposed;
+  const double transposed = parts * (double)plan->x_part / 2 * each;
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * by->paired;
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) *

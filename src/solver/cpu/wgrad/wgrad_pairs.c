@@ -1,13 +1,12 @@
-/* Solver wgrad-pointwise: weight gradients of dense bf16 layers with one tap, as GEMM in VNNI order.
+/* Solver wgrad-pairs: weight gradients of dense bf16 layers, as GEMM in VNNI order by independent tasks.
  *
- *     dw[k, c] = sum over positions p of  x[p*stride, c] * dy[p, k]
+ *     dw[k, c, j] = sum over positions p of  x[p*stride + j*dilation - pad, c] * dy[p, k]
  *
- * x and dy have the same role: one gives the rows of the product, the other the columns, whichever is cheaper.
- * Positions are the depth, in pairs. Adjacent channels (NHWC) are interleaved by pairs of positions. Adjacent positions
- * (NCHW) are pairs already: rows are read in place, columns are transposed by pairs. Tasks are independent: each packs
- * what it multiplies. Slices of positions depend on the problem alone and are added in order. With a matrix unit
- * wgrad-vnni is the faster one. */
-#include "solver/cpu/wgrad/wgrad_pointwise.h"
+ * Positions are the depth, in pairs. x at a tap gives rows of the product, dy the columns; with one tap that reads
+ * inside, the roles may change. Adjacent channels (NHWC) are interleaved by pairs of positions. Adjacent positions
+ * (NCHW) are pairs already: rows are read in place or copied, columns are transposed by pairs. Slices of positions
+ * depend on the problem alone and are added in order. */
+#include "solver/cpu/wgrad/wgrad_pairs.h"
 
 #include "solver/cpu/common/rows.h"
 
@@ -18,8 +17,8 @@ enum {
 };
 
 static void print(const falt_plan *base, falt_text *text) {
-  const falt_pointwise_plan *plan = (const falt_pointwise_plan *)base;
-  falt_text_add(text, "(wgrad-pointwise %s %s rows %lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
+  const falt_pairs_plan *plan = (const falt_pairs_plan *)base;
+  falt_text_add(text, "(wgrad-pairs %s %s rows %lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
                 plan->rows.is_input ? "input" : "output", (long long)plan->blocks[0].count,
                 (long long)plan->blocks[1].count, (long long)plan->slices.count,
                 falt_threads_count(base->device->threads));
@@ -37,6 +36,13 @@ static bool is_inside(const falt_problem *p) {
   return true;
 }
 
+/* Whether elements outside are zeros. */
+static bool zeros_outside(const falt_problem *p) {
+  for (int a = 0; a < 3; a++)
+    if (p->axis[a].boundary[0] != FALT_CONSTANT || p->axis[a].boundary[1] != FALT_CONSTANT) return false;
+  return p->boundary_value == 0;
+}
+
 static bool has_neighbours(const falt_tensor *t) {
   return falt_tensor_unit(t, FALT_C) || falt_tensor_unit(t, FALT_W);
 }
@@ -47,7 +53,7 @@ static const char *inapplicable(const falt_ask *ask) {
          : p->input.type != FALT_BF16 || p->output.type != FALT_BF16         ? "only bf16"
          : p->accumulator != FALT_F32                                        ? "sums are f32"
          : !falt_type_is_float(p->filter.type) || p->filter.type == FALT_F64 ? "only filters in bf16, f16 or f32"
-         : !is_inside(p)                                                     ? "only one tap without padding"
+         : !is_inside(p) && !zeros_outside(p)                                ? "only zeros outside"
          : p->has_bias                                                       ? "gradients of a bias are no rows here"
          : falt_tiles_kernels_for(ask->device->isa)->together > 1            ? "a matrix unit has longer rows"
                                                                              : NULL;
@@ -58,16 +64,22 @@ static const char *inapplicable(const falt_ask *ask) {
 /* In f32 operations of vectors at their peak: of an element packed, by adjacent channels and positions, or copied; of a
  * sum of a slice, and of a result, transposed or not. Elements are packed one by one at AVX2. */
 typedef struct expense {
-  double paired, crossed, copied, sum, result, transposed;
+  double paired, crossed, copied, sum, result, transposed, apart;
 } expense;
-static const expense by_vectors = {8, 8, 3, 6, 12, 40}, by_avx2 = {80, 64, 3, 6, 12, 40};
+static const expense by_vectors = {8, 8, 3, 6, 12, 40, 320}, by_avx2 = {80, 64, 3, 6, 12, 40, 320};
 static const double share = 0.9;
+static const double per_stretch = 300, per_line = 1500; /* of a channel's neighbours in memory; of those of a tap */
+static const double at_once = 8;                       /* sums, so that none waits for the one before */
+static const double again = 2;   /* the time of rows that are packed for each tap, beside columns */
 static const double half = 1.25; /* the time of a column where a panel has one vector: each product has a load */
 
-/* For each channel of rows or columns that a task packs. */
-static double packing(const falt_pointwise_side *side, bool rows, const expense *by) {
-  const double copied = side->steps[3] == 1 && side->together % FALT_POINTWISE_PIECE == 0 ? 0 : by->copied;
-  return !side->lines ? by->paired : copied + (rows ? 0 : by->crossed);
+/* Of a position, for the channels of rows or columns that a task packs. */
+static double packing(const falt_pairs_side *side, bool rows, bool edges, const expense *by) {
+  const bool in_place = !edges && side->steps[3] == 1 && side->together % FALT_PAIRS_PIECE == 0;
+  const double copied = in_place ? 0 : by->copied + (edges ? per_line : per_stretch) / (double)side->together;
+  const double pairs = by->paired * (edges && rows ? again : 1);
+  return side->lines ? (double)side->channels * (copied + (rows ? 0 : by->crossed))
+                     : (double)falt_max(side->channels, FALT_TILE_ROWS) * pairs;
 }
 
 static int64_t rounded_rows(int64_t channels) {
@@ -80,8 +92,7 @@ static const expense *expense_of(const falt_device *device) {
 }
 
 /* The operations of a group. */
-static double cost(const falt_pointwise_plan *plan, const falt_pointwise_side *rows,
-                   const falt_pointwise_side *columns) {
+static double cost(const falt_pairs_plan *plan, const falt_pairs_side *rows, const falt_pairs_side *columns) {
   const falt_device *device = plan->base.device;
   const expense *by = expense_of(device);
   const double speed = falt_halves_speed(device, plan->kernels->speed[FALT_TILES_BF16]);
@@ -90,46 +101,48 @@ static double cost(const falt_pointwise_plan *plan, const falt_pointwise_side *r
   const double wide = (double)whole + (rest == 0               ? 0
                                        : rest > FALT_TILE_ROWS ? FALT_TILES_COLUMNS
                                                                : half * FALT_TILE_ROWS);
-  const double sums = (double)rounded_rows(rows->channels) * wide;
-  const double products = 2 * sums * positions / speed;
-  const double packed = positions * (m * packing(rows, true, by) * (double)plan->blocks[1].count +
-                                     n * packing(columns, false, by) * (double)plan->blocks[0].count);
-  return products + packed + sums * by->sum * (double)plan->slices.count +
-         m * n * (columns->filter == 1 ? by->result : by->transposed);
+  const double taps = (double)plan->layer.taps, sums = taps * (double)rounded_rows(rows->channels) * wide;
+  const double alone = 2 * (double)falt_min(rows->channels, FALT_TILE_ROWS); /* vectors of a tile's sums */
+  const double products = 2 * sums * positions / speed * (alone < at_once ? at_once / alone : 1);
+  const double packed = positions * (taps * packing(rows, true, plan->edges, by) * (double)plan->blocks[1].count +
+                                     packing(columns, false, false, by) * (double)plan->blocks[0].count);
+  const double result = columns->filter == 1 ? by->result : rows->filter == 1 ? by->transposed : by->apart;
+  return products + packed + sums * by->sum * (double)plan->slices.count + taps * m * n * result;
 }
 
 /* ---- plan */
 
-static falt_pointwise_side side_of(const falt_problem *p, bool is_input) {
+/* lines_alone: lines are not joined, because their ends may read outside. */
+static falt_pairs_side side_of(const falt_problem *p, bool is_input, bool lines_alone) {
   const falt_tensor *t = is_input ? &p->input : &p->output;
-  falt_pointwise_side side = {.is_input = is_input,
-                              .lines = !falt_tensor_unit(t, FALT_C),
-                              .steps = {t->stride[FALT_N]},
-                              .channel = t->stride[FALT_C],
-                              .channels = t->size[FALT_C],
-                              .filter = p->filter.stride[is_input ? FALT_C : FALT_K]};
+  falt_pairs_side side = {.is_input = is_input,
+                          .lines = !falt_tensor_unit(t, FALT_C),
+                          .steps = {t->stride[FALT_N]},
+                          .channel = t->stride[FALT_C],
+                          .channels = t->size[FALT_C],
+                          .filter = p->filter.stride[is_input ? FALT_C : FALT_K]};
   for (int a = 0; a < 3; a++) side.steps[1 + a] = t->stride[FALT_D + a] * (is_input ? p->axis[a].stride : 1);
   const int64_t sizes[4] = {p->output.size[FALT_N], p->output.size[FALT_D], p->output.size[FALT_H],
                             p->output.size[FALT_W]};
   side.together = sizes[3];
-  for (int i = 2; i >= 0 && (sizes[i] == 1 || side.steps[i] == side.steps[3] * side.together); i--)
+  for (int i = 2; i >= 0 && !lines_alone && (sizes[i] == 1 || side.steps[i] == side.steps[3] * side.together); i--)
     side.together *= sizes[i];
   return side;
 }
 
 /* Blocks of rows and of columns: enough tasks, and as little as possible packed more than once. A block's columns stay
  * in the second-level cache. */
-static void set_blocks(falt_pointwise_plan *plan) {
+static void set_blocks(falt_pairs_plan *plan) {
   const falt_device *device = plan->base.device;
   const int64_t threads = falt_threads_count(device->threads);
   const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(TASKS_A_THREAD * threads, plan->slices.count);
-  const int64_t pieces = falt_min(FALT_POINTWISE_PIECES, falt_layer_most(&plan->slices));
+  const int64_t pieces = falt_min(FALT_PAIRS_PIECES, falt_layer_most(&plan->slices));
   const int64_t most = falt_max(1, (int64_t)device->caches.l2 / 2 / (pieces * 2 * FALT_TILE));
   const int64_t least = falt_ceil_div(plan->panels, most);
   double lowest = 0;
   for (int64_t across = 1; across <= falt_min(plan->pairs, wanted); across++) {
     const int64_t along = falt_min(plan->panels, falt_max(least, falt_ceil_div(wanted, across)));
-    const falt_pointwise_plan before = *plan;
+    const falt_pairs_plan before = *plan;
     plan->blocks[0] = falt_layer_cut(plan->pairs, across);
     plan->blocks[1] = falt_layer_cut(plan->panels, along);
     const double now =
@@ -141,37 +154,38 @@ static void set_blocks(falt_pointwise_plan *plan) {
   }
 }
 
-static void set_sizes(falt_pointwise_plan *plan) {
-  const falt_pointwise_side x = side_of(&plan->layer.p, true), y = side_of(&plan->layer.p, false);
-  const int64_t pieces = falt_ceil_div(plan->layer.positions, FALT_POINTWISE_PIECE);
-  const int64_t parts = falt_ceil_div(x.channels * y.channels, 256 * 256);
+static void set_sizes(falt_pairs_plan *plan) {
+  const falt_pairs_side x = side_of(&plan->layer.p, true, plan->edges), y = side_of(&plan->layer.p, false, false);
+  const int64_t pieces = falt_ceil_div(plan->layer.positions, FALT_PAIRS_PIECE);
+  const int64_t parts = falt_ceil_div(plan->layer.taps * x.channels * y.channels, 256 * 256);
   plan->blocks[0] = plan->blocks[1] = falt_layer_cut(1, 1);
   plan->slices =
       falt_layer_cut(pieces, falt_max(1, falt_min(FEW_TASKS / falt_min(FEW_TASKS, parts), pieces / SHORT_SLICE)));
-  const bool input_rows = cost(plan, &x, &y) < cost(plan, &y, &x);
+  const bool input_rows = plan->edges || cost(plan, &x, &y) < cost(plan, &y, &x);
   plan->rows = input_rows ? x : y;
   plan->columns = input_rows ? y : x;
   plan->tiles = falt_ceil_div(plan->rows.channels, FALT_TILE_ROWS);
   plan->tile_rows = falt_ceil_div(plan->rows.channels, plan->tiles);
-  plan->pairs = falt_ceil_div(plan->tiles, 2);
+  plan->tap_pairs = falt_ceil_div(plan->tiles, 2);
+  plan->pairs = plan->layer.taps * plan->tap_pairs;
   plan->panels = falt_ceil_div(plan->columns.channels, FALT_TILES_COLUMNS);
-  plan->kept = plan->slices.count > 1 || pieces > FALT_POINTWISE_PIECES;
+  plan->kept = plan->slices.count > 1 || pieces > FALT_PAIRS_PIECES;
   set_blocks(plan);
 }
 
-static void lay_memory(falt_pointwise_plan *plan) {
-  const size_t panel = (size_t)falt_min(FALT_POINTWISE_PIECES, falt_layer_most(&plan->slices)) * 2 * FALT_TILE;
+static void lay_memory(falt_pairs_plan *plan) {
+  const size_t panel = (size_t)falt_min(FALT_PAIRS_PIECES, falt_layer_most(&plan->slices)) * 2 * FALT_TILE;
   const size_t squares = (size_t)(plan->layer.p.filter.size[FALT_G] * plan->pairs * plan->panels * plan->slices.count);
   falt_memory_layout *all = &plan->base.layout;
   plan->at.rows = falt_place_part(&plan->at.parts, panel);
   plan->at.columns = falt_place_part(&plan->at.parts, (size_t)falt_layer_most(&plan->blocks[1]) * panel);
   falt_rows_place(all, plan->base.device, &plan->at.parts);
-  plan->partial = falt_place_part(all, plan->kept ? squares * FALT_POINTWISE_SQUARE * sizeof(float) : 0);
+  plan->partial = falt_place_part(all, plan->kept ? squares * FALT_PAIRS_SQUARE * sizeof(float) : 0);
   plan->base.workspace = all->total;
 }
 
 static const char *choose(falt_plan *base, falt_ask *ask) {
-  falt_pointwise_plan *plan = (falt_pointwise_plan *)base;
+  falt_pairs_plan *plan = (falt_pairs_plan *)base;
   falt_problem forward = *ask->problem;
   forward.operation = FALT_FORWARD;
   const char *why = falt_layer_shape(&plan->layer, &forward, ask->device->isa);
@@ -181,6 +195,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   if (!has_neighbours(&p->output)) return "neither channels nor pixels of the output are adjacent";
   plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   plan->outer = falt_outer_kernels_for(ask->device->isa);
+  plan->edges = !is_inside(p);
   set_sizes(plan);
   lay_memory(plan);
   base->cost.seconds =
@@ -190,8 +205,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
 }
 
 static const falt_plan_steps steps = {
-    sizeof(falt_pointwise_plan), {falt_pointwise_execute, print, falt_plan_free, NULL}, inapplicable, choose};
+    sizeof(falt_pairs_plan), {falt_pairs_execute, print, falt_plan_free, NULL}, inapplicable, choose};
 
-extern const falt_solver falt_solver_wgrad_pointwise;
-const falt_solver falt_solver_wgrad_pointwise = {
-    .name = "wgrad-pointwise", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};
+extern const falt_solver falt_solver_wgrad_pairs;
+const falt_solver falt_solver_wgrad_pairs = {
+    .name = "wgrad-pairs", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};

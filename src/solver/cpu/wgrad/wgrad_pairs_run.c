@@ -1,50 +1,56 @@
-/* Executes wgrad-pointwise: a task owns a block of rows and of columns of dw and a slice of positions. It packs its
+/* Executes wgrad-pairs: a task owns a block of rows and of columns of dw and a slice of positions. It packs its
  * columns once for a chunk of positions, its rows 32 at a time, and shares nothing with other tasks. */
 #include <string.h>
 
 #include "solver/cpu/common/rows.h"
-#include "solver/cpu/wgrad/wgrad_pointwise.h"
+#include "solver/cpu/wgrad/wgrad_pairs.h"
 
 enum {
   ROWS = FALT_TILE_ROWS,
   COLUMNS = FALT_TILES_COLUMNS,
-  PIECE = FALT_POINTWISE_PIECE,
-  MOST = FALT_POINTWISE_PIECES * PIECE,
+  PIECE = FALT_PAIRS_PIECE,
+  MOST = FALT_PAIRS_PIECES * PIECE,
   PAIR_BYTES = 4,
-  SQUARE = FALT_POINTWISE_SQUARE
+  SQUARE = FALT_PAIRS_SQUARE
 };
 
 typedef struct execution {
-  const falt_pointwise_plan *plan;
+  const falt_pairs_plan *plan;
   const falt_operands *operands;
   float *partial;
 } execution;
 
 /* The sums of a pair of tiles of rows by a panel of columns, of a slice, are a square. */
 static float *square_at(const execution *run, int64_t slice, int64_t group, int64_t pair, int64_t panel) {
-  const falt_pointwise_plan *plan = run->plan;
+  const falt_pairs_plan *plan = run->plan;
   const int64_t groups = plan->layer.p.filter.size[FALT_G];
   return run->partial + (((slice * groups + group) * plan->pairs + pair) * plan->panels + panel) * SQUARE;
 }
 
 /* ---- outputs out */
 
-static int64_t rows_from(const falt_pointwise_plan *plan, int64_t tile) {
+static int64_t rows_from(const falt_pairs_plan *plan, int64_t tile) {
   return falt_max(0, falt_min(plan->tile_rows, plan->rows.channels - tile * plan->tile_rows));
 }
 
-/* The element of dw of a tile's first row and a panel's first column. */
-static char *weight_at(const execution *run, int64_t group, int64_t tile, int64_t panel) {
-  const falt_pointwise_plan *plan = run->plan;
+/* The first tile of a pair, of its tap's tiles. */
+static int64_t first_tile(const falt_pairs_plan *plan, int64_t pair) {
+  return 2 * (pair % plan->tap_pairs);
+}
+
+/* The element of dw of the first row of a pair's tile, and a panel's first column. */
+static char *weight_at(const execution *run, int64_t group, int64_t pair, int64_t t, int64_t panel) {
+  const falt_pairs_plan *plan = run->plan;
   const falt_tensor *w = &plan->layer.p.filter;
-  const int64_t at = falt_tensor_at(w, 0, group, 0, 0, 0, 0) + tile * plan->tile_rows * plan->rows.filter +
-                     panel * COLUMNS * plan->columns.filter;
+  const int64_t row = (first_tile(plan, pair) + t) * plan->tile_rows;
+  const int64_t at = falt_tensor_at(w, 0, group, 0, 0, 0, 0) + falt_layer_tap_at(w, pair / plan->tap_pairs) +
+                     row * plan->rows.filter + panel * COLUMNS * plan->columns.filter;
   return (char *)run->operands->filter + at * (int64_t)falt_type_size(w->type);
 }
 
 /* A tile's rows, as rows of dw. */
 static void store_rows(const execution *run, const float *sums, char *to, int64_t rows, int64_t columns) {
-  const falt_pointwise_plan *plan = run->plan;
+  const falt_pairs_plan *plan = run->plan;
   int64_t at[FALT_TILES_ROWS];
   for (int64_t m = 0; m < rows; m++) at[m] = m * plan->rows.filter;
   plan->kernels->finish(&(falt_tiles_finish){.sums = sums,
@@ -58,7 +64,7 @@ static void store_rows(const execution *run, const float *sums, char *to, int64_
 
 /* The same transposed, and where elements of dw have gaps one by one. */
 static void store_columns(const execution *run, const float *sums, char *to, int64_t rows, int64_t columns) {
-  const falt_pointwise_plan *plan = run->plan;
+  const falt_pairs_plan *plan = run->plan;
   const size_t size = falt_type_size(plan->layer.p.filter.type);
   const bool adjacent = plan->rows.filter == 1;
   _Alignas(64) float square[SQUARE], narrow[SQUARE];
@@ -80,13 +86,13 @@ static void store_columns(const execution *run, const float *sums, char *to, int
 }
 
 static void store_square(const execution *run, int64_t group, int64_t pair, int64_t panel, const float *sums) {
-  const falt_pointwise_plan *plan = run->plan;
+  const falt_pairs_plan *plan = run->plan;
   const int64_t columns = falt_min(COLUMNS, plan->columns.channels - panel * COLUMNS);
   for (int64_t t = 0; t < 2; t++) {
-    const int64_t tile = 2 * pair + t, rows = rows_from(plan, tile);
+    const int64_t rows = rows_from(plan, first_tile(plan, pair) + t);
     if (rows == 0) continue;
     (plan->columns.filter == 1 ? store_rows : store_columns)(run, sums + t * ROWS * COLUMNS,
-                                                             weight_at(run, group, tile, panel), rows, columns);
+                                                             weight_at(run, group, pair, t, panel), rows, columns);
   }
 }
 
@@ -99,7 +105,7 @@ typedef struct stretch {
 } stretch;
 
 typedef struct side {
-  const falt_pointwise_side *by;
+  const falt_pairs_side *by;
   int count; /* of stretches */
   stretch list[MOST];
   const uint16_t *pixels[MOST]; /* of positions, if channels are adjacent; NULL beyond the chunk */
@@ -112,22 +118,47 @@ typedef struct task {
   char *row_room, *column_room;
 } task;
 
-static void find_positions(const task *t, side *s) {
-  const falt_pointwise_side *by = s->by;
+/* What positions [m, m + n) of the chunk, which are neighbours in memory, read. */
+static void add_stretch(side *s, int64_t m, int64_t n, const uint16_t *at) {
+  if (n <= 0) return;
+  s->list[s->count++] = (stretch){m, n, at};
+  for (int64_t i = 0; i < n && !s->by->lines; i++) s->pixels[m + i] = at + i * s->by->steps[3];
+}
+
+/* The same for n positions from p on, of one line, whose tap may be outside. */
+static void add_line(const task *t, side *s, int64_t tap, const falt_layer_point *p, int64_t m, int64_t n,
+                     const uint16_t *data) {
+  const falt_layer *layer = &t->run->plan->layer;
+  const falt_tensor *x = &layer->p.input;
+  const falt_axis *axis = &layer->p.axis[2];
+  const int64_t *taps = layer->p.filter.size, rest = tap / taps[FALT_W];
+  const int64_t d = falt_layer_source(layer, 0, p->at[0], rest / taps[FALT_H]);
+  const int64_t h = falt_layer_source(layer, 1, p->at[1], rest % taps[FALT_H]);
+  const int64_t w = p->at[2] * axis->stride + tap % taps[FALT_W] * axis->dilation - axis->pad[0];
+  if (d < 0 || h < 0) return;
+  const int64_t begin = w < 0 ? falt_ceil_div(-w, axis->stride) : 0;
+  const int64_t end = w < x->size[FALT_W] ? falt_min(n, (x->size[FALT_W] - 1 - w) / axis->stride + 1) : 0;
+  const uint16_t *line = data + p->n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
+  add_stretch(s, m + begin, end - begin, line + (w + begin * axis->stride) * x->stride[FALT_W]);
+}
+
+static void find_positions(const task *t, side *s, int64_t tap) {
+  const falt_pairs_side *by = s->by;
   const falt_problem *problem = &t->run->plan->layer.p;
   const falt_tensor *tensor = by->is_input ? &problem->input : &problem->output;
   const uint16_t *data = by->is_input ? t->run->operands->input : t->run->operands->output;
   data += falt_tensor_at(tensor, 0, t->group, 0, 0, 0, 0);
   s->count = 0;
+  for (int64_t m = 0; m < t->pieces * PIECE && !by->lines; m++) s->pixels[m] = NULL;
   for (int64_t m = 0, n; m < t->count; m += n) {
     const falt_layer_point p = falt_layer_point_at(&t->run->plan->layer, t->first + m);
-    const uint16_t *at =
-        data + p.n * by->steps[0] + p.at[0] * by->steps[1] + p.at[1] * by->steps[2] + p.at[2] * by->steps[3];
     n = falt_min(t->count - m, by->together - (t->first + m) % by->together);
-    s->list[s->count++] = (stretch){m, n, at};
-    for (int64_t i = 0; i < n && !by->lines; i++) s->pixels[m + i] = at + i * by->steps[3];
+    if (by->is_input && t->run->plan->edges)
+      add_line(t, s, tap, &p, m, n, data);
+    else
+      add_stretch(s, m, n,
+                  data + p.n * by->steps[0] + p.at[0] * by->steps[1] + p.at[1] * by->steps[2] + p.at[2] * by->steps[3]);
   }
-  for (int64_t m = t->count; m < t->pieces * PIECE && !by->lines; m++) s->pixels[m] = NULL;
 }
 
 /* A piece of up to 32 adjacent channels as tiles of pairs of positions. */
@@ -161,16 +192,17 @@ typedef struct lines {
 
 static lines bring_lines(const task *t, const side *s, int64_t channel, int64_t n, int64_t rows, int64_t multiple,
                          char *room) {
-  const falt_pointwise_side *by = s->by;
+  const falt_pairs_side *by = s->by;
   const int64_t pitch = t->pieces * PIECE;
   uint16_t *to = (uint16_t *)(void *)room;
-  if (n == rows && s->count == 1 && by->steps[3] == 1 && t->count % multiple == 0)
+  const bool whole = s->count == 1 && s->list[0].count == t->count;
+  if (whole && n == rows && by->steps[3] == 1 && t->count % multiple == 0)
     return (lines){(const char *)(s->list[0].at + channel * by->channel), by->channel * 2};
   for (int64_t c = 0; c < n; c++, to += pitch) {
+    memset(to, 0, (size_t)pitch * sizeof *to);
     for (int i = 0; i < s->count; i++)
       copy_stretch(t->run->plan->kernels, s->list[i].at + (channel + c) * by->channel, by->steps[3], s->list[i].count,
                    to + s->list[i].m);
-    memset(to + t->count, 0, (size_t)(pitch - t->count) * sizeof *to);
   }
   memset(to, 0, (size_t)((rows - n) * pitch) * sizeof *to);
   return (lines){room, pitch * 2};
@@ -178,7 +210,7 @@ static lines bring_lines(const task *t, const side *s, int64_t channel, int64_t 
 
 /* A panel of columns from positions that are adjacent. */
 static void cross_panel(const task *t, int64_t channel, int64_t n, char *to) {
-  const falt_pointwise_plan *plan = t->run->plan;
+  const falt_pairs_plan *plan = t->run->plan;
   const lines from = bring_lines(t, &t->columns, channel, n, n, PIECE, t->row_room);
   for (int64_t piece = 0; piece < t->pieces; piece++, to += falt_ceil_div(n, ROWS) * FALT_TILE) {
     const void *rows[COLUMNS];
@@ -197,7 +229,7 @@ static void fetch_piece(const side *s, int64_t piece, int64_t channel) {
 
 /* A block's panels of columns, tiles of pairs of positions. Adjacent channels are read in the order of memory. */
 static void pack_columns(const task *t, int64_t begin, int64_t end) {
-  const falt_pointwise_plan *plan = t->run->plan;
+  const falt_pairs_plan *plan = t->run->plan;
   const bool by_lines = plan->columns.lines;
   for (int64_t piece = 0; piece < (by_lines ? 1 : t->pieces); piece++)
     for (int64_t panel = begin; panel < end; panel++) {
@@ -213,8 +245,8 @@ static void pack_columns(const task *t, int64_t begin, int64_t end) {
 
 /* The rows of a pair of tiles. */
 static void bring_rows(const task *t, int64_t pair, int tiles, falt_tile_rows list[2]) {
-  const falt_pointwise_plan *plan = t->run->plan;
-  const int64_t each = plan->tile_rows, channel = 2 * pair * each;
+  const falt_pairs_plan *plan = t->run->plan;
+  const int64_t each = plan->tile_rows, first = first_tile(plan, pair), channel = first * each;
   if (plan->rows.lines) {
     const int64_t n = falt_min(tiles * each, plan->rows.channels - channel);
     const lines from = bring_lines(t, &t->rows, channel, n, tiles * each, 2, t->row_room);
@@ -225,7 +257,7 @@ static void bring_rows(const task *t, int64_t pair, int tiles, falt_tile_rows li
   const int together = each == ROWS ? tiles : 1; /* tiles that are packed at once */
   for (int i = 0; i < tiles; i += together) {
     char *to = t->row_room + i * t->pieces * FALT_TILE;
-    const int64_t n = rows_from(plan, 2 * pair + i) + (together > 1 ? rows_from(plan, 2 * pair + 1) : 0);
+    const int64_t n = rows_from(plan, first + i) + (together > 1 ? rows_from(plan, first + 1) : 0);
     const int64_t next = falt_ceil_div(n, ROWS) * FALT_TILE;
     for (int64_t piece = 0; piece < t->pieces; piece++)
       pack_pairs(t, &t->rows, piece, channel + i * each, n, to + piece * next);
@@ -236,11 +268,13 @@ static void bring_rows(const task *t, int64_t pair, int tiles, falt_tile_rows li
 /* Fetches the rows of a pair of tiles into the second-level cache: they are too far apart for the hardware. */
 static void fetch_rows(const task *t, int64_t pair) {
   enum { LINE = 32 };
-  const falt_pointwise_plan *plan = t->run->plan;
-  const falt_pointwise_side *by = &plan->rows;
-  const int64_t channel = 2 * pair * plan->tile_rows, n = falt_min(2 * plan->tile_rows, by->channels - channel);
+  const falt_pairs_plan *plan = t->run->plan;
+  const falt_pairs_side *by = &plan->rows;
+  const int64_t channel = first_tile(plan, pair) * plan->tile_rows,
+                n = falt_min(2 * plan->tile_rows, by->channels - channel);
   if (!by->lines)
-    for (int64_t m = 0; m < t->count; m++) __builtin_prefetch(t->rows.pixels[m] + channel, 0, 2);
+    for (int64_t m = 0; m < t->count; m++)
+      if (t->rows.pixels[m]) __builtin_prefetch(t->rows.pixels[m] + channel, 0, 2);
   for (int64_t c = channel; by->lines && c < channel + n; c++)
     for (int i = 0; i < t->rows.count; i++) {
       const stretch *s = &t->rows.list[i];
@@ -260,7 +294,7 @@ typedef struct place {
  * along the columns are adjacent; else nowhere. */
 static falt_tiles_finish target_of(const task *t, int64_t slice, int64_t pair, int64_t begin, int64_t *at) {
   const execution *run = t->run;
-  const falt_pointwise_plan *plan = run->plan;
+  const falt_pairs_plan *plan = run->plan;
   const bool squares = plan->kept;
   for (int i = 0; i < 2; i++)
     for (int m = 0; m < ROWS; m++)
@@ -268,14 +302,14 @@ static falt_tiles_finish target_of(const task *t, int64_t slice, int64_t pair, i
   return (falt_tiles_finish){
       .plain = true,
       .type = squares ? FALT_F32 : plan->layer.p.filter.type,
-      .out = squares ? (char *)square_at(run, slice, t->group, pair, begin) : weight_at(run, t->group, 2 * pair, begin),
+      .out = squares ? (char *)square_at(run, slice, t->group, pair, begin) : weight_at(run, t->group, pair, 0, begin),
       .at = at,
-      .rows = {(int)rows_from(plan, 2 * pair), (int)rows_from(plan, 2 * pair + 1)}};
+      .rows = {(int)rows_from(plan, first_tile(plan, pair)), (int)rows_from(plan, first_tile(plan, pair) + 1)}};
 }
 
 /* A pair of tiles of rows by a block of panels. */
 static void multiply(const task *t, const place *at) {
-  const falt_pointwise_plan *plan = t->run->plan;
+  const falt_pairs_plan *plan = t->run->plan;
   const bool straight = plan->kept || plan->columns.filter == 1;
   _Alignas(64) float room[2 * SQUARE];
   falt_tile_rows list[2];
@@ -292,13 +326,13 @@ static void multiply(const task *t, const place *at) {
                              .pieces = t->pieces,
                              .groups = (int)falt_ceil_div(t->count - (t->pieces - 1) * PIECE, 2),
                              .distance = plan->rows.lines ? PAIR_BYTES : FALT_TILE_BYTES,
-                             .tiles = (int)falt_min(2, plan->tiles - 2 * at->pair),
+                             .tiles = (int)falt_min(2, plan->tiles - first_tile(plan, at->pair)),
                              .rows = (int)plan->tile_rows,
                              .columns = falt_min(plan->columns.channels, at->end * COLUMNS) - at->begin * COLUMNS,
                              .apart = plan->kept ? SQUARE : COLUMNS,
                              .finish = straight ? &finish : NULL};
   bring_rows(t, at->pair, call.tiles, list);
-  if (at->pair + 1 < at->last) fetch_rows(t, at->pair + 1);
+  if (at->pair + 1 < at->last && (at->pair + 1) % plan->tap_pairs > 0) fetch_rows(t, at->pair + 1);
   for (int64_t panel = at->begin; panel < at->end;
        panel += call.panels, call.b += call.pitch, call.columns -= COLUMNS) {
     plan->kernels->product(&call, &flow);
@@ -309,7 +343,7 @@ static void multiply(const task *t, const place *at) {
 
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
-  const falt_pointwise_plan *plan = run->plan;
+  const falt_pairs_plan *plan = run->plan;
   const falt_layer_pieces *across = &plan->blocks[0], *along = &plan->blocks[1];
   const int64_t slice = index % plan->slices.count, part = index / plan->slices.count;
   const int64_t block = part % across->count, panels = part / across->count % along->count;
@@ -326,21 +360,24 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.row_room = (char *)scratch + plan->at.rows;
   t.column_room = (char *)scratch + plan->at.columns;
   for (int64_t piece = first; piece < last && !falt_cancelled(); piece += t.pieces) {
-    t.pieces = falt_min(FALT_POINTWISE_PIECES, last - piece);
+    t.pieces = falt_min(FALT_PAIRS_PIECES, last - piece);
     t.first = piece * PIECE;
     t.count = falt_min(t.pieces * PIECE, plan->layer.positions - t.first);
-    find_positions(&t, &t.rows);
-    find_positions(&t, &t.columns);
+    find_positions(&t, &t.columns, 0);
     pack_columns(&t, at.begin, at.end);
     at.adds = piece > first;
-    for (at.pair = falt_layer_piece(across, block); at.pair < at.last; at.pair++) multiply(&t, &at);
+    for (at.pair = falt_layer_piece(across, block); at.pair < at.last && !falt_cancelled(); at.pair++) {
+      if (at.pair == falt_layer_piece(across, block) || at.pair % plan->tap_pairs == 0)
+        find_positions(&t, &t.rows, at.pair / plan->tap_pairs);
+      multiply(&t, &at);
+    }
   }
 }
 
 /* Adds the slices of a pair of tiles of rows, in order, and stores them. */
 static void join(void *context, int64_t index) {
   const execution *run = context;
-  const falt_pointwise_plan *plan = run->plan;
+  const falt_pairs_plan *plan = run->plan;
   const int64_t group = index / plan->pairs, pair = index % plan->pairs;
   const int rows = (int)plan->tile_rows;
   int64_t at[FALT_TILES_ROWS];
@@ -355,14 +392,14 @@ static void join(void *context, int64_t index) {
                                                  .type = FALT_F32,
                                                  .out = sums,
                                                  .at = at,
-                                                 .rows = {rows, 2 * pair + 1 < plan->tiles ? rows : 0},
+                                                 .rows = {rows, first_tile(plan, pair) + 1 < plan->tiles ? rows : 0},
                                                  .n = columns});
     store_square(run, group, pair, panel, sums);
   }
 }
 
-void falt_pointwise_execute(const falt_plan *base, const falt_operands *operands) {
-  const falt_pointwise_plan *plan = (const falt_pointwise_plan *)base;
+void falt_pairs_execute(const falt_plan *base, const falt_operands *operands) {
+  const falt_pairs_plan *plan = (const falt_pairs_plan *)base;
   const int64_t groups = plan->layer.p.filter.size[FALT_G];
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
   const falt_row_job job = {run_task, &run, groups * plan->blocks[0].count * plan->blocks[1].count * plan->slices.count,
