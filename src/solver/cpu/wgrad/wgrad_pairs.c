@@ -11,8 +11,9 @@
 #include "solver/cpu/common/rows.h"
 
 enum {
-  FEW_TASKS = 8,    /* below, positions are sliced */
-  SHORT_SLICE = 12, /* pieces */
+  FEW_TASKS = 8,       /* below, positions are sliced */
+  SHORT_SLICE = 12,    /* pieces */
+  MOST_SUMS = 1 << 26, /* bytes of all slices, beyond one */
   TASKS_A_THREAD = 4,
 };
 
@@ -69,7 +70,7 @@ typedef struct expense {
 static const expense by_vectors = {8, 8, 3, 6, 12, 40, 320}, by_avx2 = {80, 64, 3, 6, 12, 40, 320};
 static const double share = 0.9;
 static const double per_stretch = 300, per_line = 1500; /* of a channel's neighbours in memory; of those of a tap */
-static const double at_once = 8;                       /* sums, so that none waits for the one before */
+static const double at_once = 8;                        /* sums, so that none waits for the one before */
 static const double again = 2;   /* the time of rows that are packed for each tap, beside columns */
 static const double half = 1.25; /* the time of a column where a panel has one vector: each product has a load */
 
@@ -154,13 +155,22 @@ static void set_blocks(falt_pairs_plan *plan) {
   }
 }
 
+/* Bytes of the sums of a slice. */
+static double slice_bytes(const falt_problem *p) {
+  const int64_t *taps = p->filter.size, square = FALT_TILES_COLUMNS;
+  const double all = (double)taps[FALT_D] * (double)taps[FALT_H] * (double)taps[FALT_W] * (double)taps[FALT_G];
+  return all * (double)falt_ceil_div(p->input.size[FALT_C], square) *
+         (double)falt_ceil_div(p->output.size[FALT_C], square) * FALT_PAIRS_SQUARE * sizeof(float);
+}
+
 static void set_sizes(falt_pairs_plan *plan) {
   const falt_pairs_side x = side_of(&plan->layer.p, true, plan->edges), y = side_of(&plan->layer.p, false, false);
   const int64_t pieces = falt_ceil_div(plan->layer.positions, FALT_PAIRS_PIECE);
   const int64_t parts = falt_ceil_div(plan->layer.taps * x.channels * y.channels, 256 * 256);
   plan->blocks[0] = plan->blocks[1] = falt_layer_cut(1, 1);
-  plan->slices =
-      falt_layer_cut(pieces, falt_max(1, falt_min(FEW_TASKS / falt_min(FEW_TASKS, parts), pieces / SHORT_SLICE)));
+  const int64_t room = falt_max(1, (int64_t)((double)MOST_SUMS / slice_bytes(&plan->layer.p)));
+  const int64_t slices = falt_min(FEW_TASKS / falt_min(FEW_TASKS, parts), pieces / SHORT_SLICE);
+  plan->slices = falt_layer_cut(pieces, falt_max(1, falt_min(slices, room)));
   const bool input_rows = plan->edges || cost(plan, &x, &y) < cost(plan, &y, &x);
   plan->rows = input_rows ? x : y;
   plan->columns = input_rows ? y : x;
@@ -195,6 +205,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   if (!has_neighbours(&p->output)) return "neither channels nor pixels of the output are adjacent";
   plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   plan->outer = falt_outer_kernels_for(ask->device->isa);
+  if (slice_bytes(p) > (double)INT32_MAX) return "its sums exceed 2 GB";
   plan->edges = !is_inside(p);
   set_sizes(plan);
   lay_memory(plan);
