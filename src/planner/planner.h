@@ -278,6 +278,11 @@ bool falt_bypasses_caches(const falt_device *device, double bytes);
 /* The number of f16 or bf16 products for each f32 product: `expected`, or the measured ratio of this machine if that is
  * less. Without a matrix unit some cores multiply pairs twice as fast as floats, some half as fast. */
 double falt_halves_speed(const falt_device *device, double expected);
+/* How many times as long equal tasks take on all threads as work of which every thread has its share. */
+double falt_idle(const falt_device *device, int64_t tasks);
+/* Seconds in which all threads together load a filter of so many bytes for each of `blocks` blocks of positions.
+ * Nothing if its `chunks` stay in the private caches, and for two threads, whose caches are near. */
+double falt_filter_loads(const falt_device *device, double bytes, int64_t blocks, int64_t chunks);
 /* The estimate for one thread that corresponds to `seconds`: the cost of a child that runs inside a task. */
 double falt_roofline_alone(const falt_device *device, double seconds);
 

@@ -70,9 +70,11 @@ static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *dev
   const double results = falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / depth;
   const double work = plan->joined > 1 ? 1.5 : plan->skips ? plan->inside_share : 1;
   const double stretch = work * lanes * switches + gathers + results;
+  const double filter = (double)plan->group * layer->kernels->lane_size * (double)layer->p.output.size[FALT_G];
   return falt_roofline(device, layer->p.accumulator,
                        falt_problem_flops(&layer->p) * stretch + falt_direct_nhwc_pack_work(plan),
-                       falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p));
+                       falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p)) +
+         falt_filter_loads(device, filter, plan->spans * plan->blocks.count, plan->chunks.count);
 }
 
 /* ---- plan */

@@ -122,13 +122,16 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
                          : !falt_tensor_unit(&p->input, FALT_C) ? apart
                          : falt_tiles_converts(plan)            ? converted
                                                                 : per_byte * (double)plan->element;
-  const double again = plan->in_time ? (double)plan->blocks.count : 1;
-  const double packing = plan->packed ? 0 : again * falt_tiles_packing_work(plan);
+  const double packing = plan->packed ? 0 : falt_tiles_packing_work(plan);
   const double copies =
       parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
   const double work = tiles * (products + sums + results + per_tile) + copies;
+  const double filter = plan->in_time
+                            ? (double)(falt_tensor_count(&p->filter) * (int64_t)falt_type_size(p->filter.type))
+                            : (double)falt_tiles_groups(plan) * (double)plan->panels * (double)plan->panel;
   const double seconds =
-      falt_roofline(device, FALT_F32, work + (plan->in_time ? packing : 0), share, falt_problem_bytes(p));
+      falt_roofline(device, FALT_F32, work + (plan->in_time ? packing : 0), share, falt_problem_bytes(p)) +
+      falt_filter_loads(device, filter, plan->blocks.count, plan->chunks.count);
   return plan->packed || plan->in_time ? seconds : seconds + falt_roofline(device, FALT_F32, packing, share, 0);
 }
 

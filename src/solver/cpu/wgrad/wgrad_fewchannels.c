@@ -357,10 +357,12 @@ static double estimate(const fewchannels_plan *plan, const falt_device *device) 
   const double x = falt_tensor_unit(&p->input, FALT_C) || p->input.stride[FALT_W] == 1 ? near + 300 / positions : apart;
   const double stretch = lanes * (1 + kept / positions + begun / (falt_min(block, rows) * width * positions)) +
                          panel / rows + x * read / (rows * (double)plan->layer.results);
-  return falt_roofline(
-      device, FALT_F32,
-      falt_problem_flops(&plan->base.problem) * stretch + leaving * (double)falt_tensor_count(&p->filter),
-      falt_layer_gradient_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&plan->base.problem));
+  return falt_roofline(device, FALT_F32,
+                       falt_problem_flops(&plan->base.problem) * stretch *
+                               falt_idle(device, p->filter.size[FALT_G] * plan->slices.count) +
+                           leaving * (double)falt_tensor_count(&p->filter),
+                       falt_layer_gradient_share(falt_layer_most(&plan->panels)),
+                       falt_problem_bytes(&plan->base.problem));
 }
 
 /* ---- plan */

@@ -17,9 +17,14 @@ enum {
   TASKS_A_THREAD = 4,
 };
 
+/* Vectors multiply, also where there is a matrix unit: rows of pairs end anywhere. */
+static falt_isa isa_of(const falt_device *device) {
+  return device->isa == FALT_ISA_AMX ? FALT_ISA_BF16 : device->isa;
+}
+
 static void print(const falt_plan *base, falt_text *text) {
   const falt_pairs_plan *plan = (const falt_pairs_plan *)base;
-  falt_text_add(text, "(wgrad-pairs %s %s rows %lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
+  falt_text_add(text, "(wgrad-pairs %s %s rows %lldx%lld slices=%lld threads=%d)", falt_isa_name(isa_of(base->device)),
                 plan->rows.is_input ? "input" : "output", (long long)plan->blocks[0].count,
                 (long long)plan->blocks[1].count, (long long)plan->slices.count,
                 falt_threads_count(base->device->threads));
@@ -56,7 +61,6 @@ static const char *inapplicable(const falt_ask *ask) {
          : !falt_type_is_float(p->filter.type) || p->filter.type == FALT_F64 ? "only filters in bf16, f16 or f32"
          : !is_inside(p) && !zeros_outside(p)                                ? "only zeros outside"
          : p->has_bias                                                       ? "gradients of a bias are no rows here"
-         : falt_tiles_kernels_for(ask->device->isa)->together > 1            ? "a matrix unit has longer rows"
                                                                              : NULL;
 }
 
@@ -203,7 +207,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   const falt_problem *p = &plan->layer.p;
   if (!has_neighbours(&p->input)) return "neither channels nor pixels of the input are adjacent";
   if (!has_neighbours(&p->output)) return "neither channels nor pixels of the output are adjacent";
-  plan->kernels = falt_tiles_kernels_for(ask->device->isa);
+  plan->kernels = falt_tiles_kernels_for(isa_of(ask->device));
   plan->outer = falt_outer_kernels_for(ask->device->isa);
   if (slice_bytes(p) > (double)INT32_MAX) return "its sums exceed 2 GB";
   plan->edges = !is_inside(p);

@@ -333,8 +333,9 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double each = plan->spaced                                   ? per_spaced
                       : plan->x_lines && layer->p.axis[2].stride > 1 ? per_apart_line
                                                                      : by->transposed;
-  const double transposed = parts * (double)plan->x_part / 2 * each;
-  const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * by->paired;
+  const double transposed = parts * (double)plan->x_part / 2 * each * falt_idle(device, falt_outer_tiles_x_tasks(plan));
+  const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * by->paired *
+                        falt_idle(device, falt_outer_tiles_y_tasks(plan));
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) *
                          (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);

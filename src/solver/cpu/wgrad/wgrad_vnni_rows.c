@@ -263,19 +263,21 @@ static void cross_y(void *context, int64_t index) {
   for (int64_t chunk = 0; chunk < run->plan->chunks; chunk++) cross_chunk(run, &p, i, index % panels, chunk);
 }
 
+int64_t falt_outer_tiles_x_tasks(const falt_outer_tiles_plan *plan) {
+  const int64_t matrices = plan->parts * plan->layer.p.filter.size[FALT_D] * falt_outer_tiles_polyphases(plan);
+  return matrices * (plan->spaced || plan->x_lines ? plan->height : plan->reach);
+}
+
+int64_t falt_outer_tiles_y_tasks(const falt_outer_tiles_plan *plan) {
+  return plan->parts * (plan->y_lines ? falt_outer_tiles_groups(plan) * plan->panels : plan->chunks);
+}
+
 void falt_outer_tiles_bring(const falt_outer_tiles_run *run) {
   const falt_outer_tiles_plan *plan = run->plan;
   falt_threads *threads = plan->base.device->threads;
   falt_outer_tiles_run context = *run;
-  const int64_t matrices = run->parts * plan->layer.p.filter.size[FALT_D] * falt_outer_tiles_polyphases(plan);
-  if (plan->spaced)
-    falt_parallel_for(threads, matrices * plan->height, pair_x, &context);
-  else if (plan->x_lines)
-    falt_parallel_for(threads, matrices * plan->height, copy_x, &context);
-  else
-    falt_parallel_for(threads, matrices * plan->reach, transpose_x, &context);
-  if (plan->y_lines)
-    falt_parallel_for(threads, run->parts * falt_outer_tiles_groups(plan) * plan->panels, cross_y, &context);
-  else
-    falt_parallel_for(threads, run->parts * plan->chunks, pair_y, &context);
+  const int64_t x_tasks = falt_outer_tiles_x_tasks(plan) / plan->parts * run->parts;
+  const int64_t y_tasks = falt_outer_tiles_y_tasks(plan) / plan->parts * run->parts;
+  falt_parallel_for(threads, x_tasks, plan->spaced ? pair_x : plan->x_lines ? copy_x : transpose_x, &context);
+  falt_parallel_for(threads, y_tasks, plan->y_lines ? cross_y : pair_y, &context);
 }

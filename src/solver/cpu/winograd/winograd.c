@@ -87,8 +87,9 @@ static double estimate(const falt_winograd_plan *plan, const falt_device *device
   const double times = filter > (double)device->caches.l3 / 2 ? (double)plan->blocks.count : 1;
   const double bytes = falt_problem_bytes(p) + filter * times * reading;
   const double share = falt_layer_share(falt_layer_most(&plan->panels));
-  return falt_roofline(device, FALT_F32, products + share * (inputs + outputs + falt_winograd_pack_work(plan)), share,
-                       bytes);
+  const double work = products + share * (inputs + outputs + falt_winograd_pack_work(plan));
+  return falt_roofline(device, FALT_F32, work, share, bytes) +
+         falt_filter_loads(device, filter, plan->blocks.count, plan->chunks.count);
 }
 
 /* ---- plan */
