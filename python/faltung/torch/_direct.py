@@ -91,8 +91,7 @@ class Call:
         y = self.y.empty(self.dtype, x.device)
         if bias is not None:  # the library's bias is f32, f64 for f64
             bias = bias.to(bias_type_of(x)).contiguous()
-        if residual is not None and residual.stride() != y.stride():
-            residual = torch.empty_like(y).copy_(residual)
+        residual = _ops.laid_out(residual, y)
         self._run(FORWARD, x, w, y, bias, residual)
         return y
 
@@ -190,6 +189,7 @@ def convolve(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, residu
     if not (bare(x) and type(w) in MEMORY and x.dtype == dtype and w.dtype in (dtype, torch.float32) and x.numel() and w.numel()):
         return None
     key: Any = (x.shape, x.stride(), dtype, x.get_device(), w.shape, w.stride(), w.dtype, w.get_device(), learns, current.get(),
+                None if bias is None else (bias.shape, bias.get_device()),
                 None if residual is None else (residual.dtype, residual.shape, residual.get_device()), words)
     try:
         call = _calls.get(key, _none)

@@ -40,10 +40,16 @@ def _conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: S
     y = torch.empty(size, dtype=x.dtype, device=x.device, memory_format=order)
     if bias is not None:  # the library's bias is f32, f64 for f64
         bias = bias.to(bias_type_of(x)).contiguous()
-    if residual is not None and residual.stride() != y.stride():
-        residual = torch.empty_like(y).copy_(residual)
+    residual = laid_out(residual, y)
     execute(FORWARD, x, w, y, layer, bias=bias, activation=activation, residual=residual)
     return y
+
+
+def laid_out(residual: torch.Tensor | None, y: torch.Tensor) -> torch.Tensor | None:
+    """A residual in the sizes and strides of the output, copied where it has others."""
+    if residual is None or (residual.shape == y.shape and residual.stride() == y.stride()):
+        return residual
+    return torch.empty_like(y).copy_(residual)
 
 
 def by_torch(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, layer: Layer,

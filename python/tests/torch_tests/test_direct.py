@@ -121,3 +121,18 @@ def test_budget_of_the_call_holds_for_its_gradients():
     y.sum().backward()
     call = next(iter(_direct._calls._plans.values()))
     assert {plan.solver for plan in call._plans.values()} == {"generic"} and len(call._plans) == 3
+
+
+@pytest.mark.parametrize("learns", [False, True])
+def test_sizes_of_bias_and_residual(learns):
+    """A residual of one image is for all, as torch's sums have it; nothing is read beyond the end of either."""
+    x, w = torch.randn(3, 2, 6, 6), torch.randn(4, 2, 3, 3, requires_grad=learns)
+    for size in ((1, 4, 4, 4), (4, 4, 4), (3, 1, 1, 1), ()):
+        residual = torch.randn(size)
+        torch.testing.assert_close(ours.conv2d(x, w, residual=residual), F.conv2d(x, w) + residual, rtol=1e-4, atol=1e-4)
+    ours.conv2d(x, w, torch.zeros(4))
+    for bias in (torch.zeros(1), torch.zeros(3), torch.zeros(4, 1), torch.zeros(0)):
+        with pytest.raises(RuntimeError, match="bias"):
+            ours.conv2d(x, w, bias)
+    with pytest.raises(RuntimeError):
+        ours.conv2d(x, w, residual=torch.zeros(2, 4, 4, 4))
