@@ -109,8 +109,7 @@ def _conv(space: int, input: Any, weight: Any, bias: Any, stride: Any, padding: 
         if weight.dim() != space + 2 or x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
             raise RuntimeError(f"Given groups={groups}, weight of size {list(weight.shape)}, expected input{list(x.shape)} to "
                                f"have {weight.shape[1] * groups} channels")
-        if bias is not None and (bias.dim() != 1 or bias.shape[0] != weight.shape[0] or bias.device != x.device):
-            raise RuntimeError(f"bias: {list(bias.shape)} on {bias.device}; give {weight.shape[0]} values on {x.device}")
+        _ops.check_bias(bias, weight)
         if padding_mode not in _BOUNDARY:
             raise ValueError(f"padding_mode: {padding_mode!r}; use {', '.join(_BOUNDARY)}")
         if activation != "identity" and activation not in _UNFUSED:

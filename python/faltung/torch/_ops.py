@@ -34,6 +34,7 @@ def _conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: S
     activation and residual."""
     layer = _layer(stride, pads, dilation, groups, boundary)
     check(x, w, residual)
+    check_bias(bias, w)
     size, order = result(x.shape, x.stride(), w.shape, w.stride(), layer)
     if ways & BY_TORCH["forward"]:
         return by_torch(x, w, bias, layer, order)
@@ -43,6 +44,12 @@ def _conv(x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, stride: S
     residual = laid_out(residual, y)
     execute(FORWARD, x, w, y, layer, bias=bias, activation=activation, residual=residual)
     return y
+
+
+def check_bias(bias: torch.Tensor | None, w: torch.Tensor) -> None:
+    """Raises for a bias that has not a value for each output of the weights, or is elsewhere."""
+    if bias is not None and (tuple(bias.shape) != (w.shape[0],) or bias.device != w.device):
+        raise RuntimeError(f"bias: {list(bias.shape)} on {bias.device}; give {w.shape[0]} values on {w.device}")
 
 
 def laid_out(residual: torch.Tensor | None, y: torch.Tensor) -> torch.Tensor | None:

@@ -134,5 +134,7 @@ def test_sizes_of_bias_and_residual(learns):
     for bias in (torch.zeros(1), torch.zeros(3), torch.zeros(4, 1), torch.zeros(0)):
         with pytest.raises(RuntimeError, match="bias"):
             ours.conv2d(x, w, bias)
+        with pytest.raises(RuntimeError, match="bias"):
+            torch.ops.faltung.conv(x, w, bias, [1, 1], [0] * 4, [1, 1], 1, 0, "identity", None, 0)
     with pytest.raises(RuntimeError):
         ours.conv2d(x, w, residual=torch.zeros(2, 4, 4, 4))
