@@ -3,10 +3,11 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn import functional as F  # noqa: E402,N812
+
 import faltung  # noqa: E402
 from faltung import torch as ours  # noqa: E402
 from faltung.torch import _direct  # noqa: E402
-from torch.nn import functional as F  # noqa: E402,N812
 
 HALF = torch.bfloat16
 
