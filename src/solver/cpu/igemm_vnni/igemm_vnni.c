@@ -126,9 +126,8 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double copies =
       parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
   const double work = tiles * (products + sums + results + per_tile) + copies;
-  const double filter = plan->in_time
-                            ? (double)(falt_tensor_count(&p->filter) * (int64_t)falt_type_size(p->filter.type))
-                            : (double)falt_tiles_groups(plan) * (double)plan->panels * (double)plan->panel;
+  const double filter = plan->in_time ? (double)falt_tensor_count(&p->filter) * (double)falt_type_size(p->filter.type)
+                                      : (double)falt_tiles_groups(plan) * (double)plan->panels * (double)plan->panel;
   const double seconds =
       falt_roofline(device, FALT_F32, work + (plan->in_time ? packing : 0), share, falt_problem_bytes(p)) +
       falt_filter_loads(device, filter, plan->blocks.count, plan->chunks.count);
