@@ -9,7 +9,7 @@
 
 static const double call_seconds = 1e-6;
 static const double wake_seconds = 5e-6;
-static const double near_threads = 2; /* between whose caches lines move as fast as work on them */
+static const double near_threads = 2; /* with so many, reading a filter again costs nothing that was measured */
 
 static double peak(const falt_device *device, falt_type type) {
   return type == FALT_F64 ? device->limits.f64_flops : device->limits.f32_flops;
@@ -49,7 +49,7 @@ double falt_halves_speed(const falt_device *device, double expected) {
   return found < expected ? found : expected;
 }
 
-double falt_idle(const falt_device *device, int64_t tasks) {
+double falt_load_imbalance(const falt_device *device, int64_t tasks) {
   const double threads = thread_count(device), rounds = ceil((double)tasks / threads);
   return tasks < 1 ? 1 : rounds * threads / (double)tasks;
 }

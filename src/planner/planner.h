@@ -278,8 +278,8 @@ bool falt_bypasses_caches(const falt_device *device, double bytes);
 /* The number of f16 or bf16 products for each f32 product: `expected`, or the measured ratio of this machine if that is
  * less. Without a matrix unit some cores multiply pairs twice as fast as floats, some half as fast. */
 double falt_halves_speed(const falt_device *device, double expected);
-/* How many times as long equal tasks take on all threads as work of which every thread has its share. */
-double falt_idle(const falt_device *device, int64_t tasks);
+/* The time of so many equal tasks on the device's threads, divided by that of perfectly balanced work. */
+double falt_load_imbalance(const falt_device *device, int64_t tasks);
 /* Seconds in which all threads together load a filter of so many bytes for each of `blocks` blocks of positions.
  * Nothing if its `chunks` stay in the private caches, and for two threads, whose caches are near. */
 double falt_filter_loads(const falt_device *device, double bytes, int64_t blocks, int64_t chunks);

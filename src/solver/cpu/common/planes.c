@@ -36,17 +36,13 @@ falt_tensor falt_planes_packed(const falt_tensor *planar, int64_t images, falt_t
   return t;
 }
 
-static bool is_half(falt_type type) {
-  return falt_type_is_float(type) && falt_type_size(type) == sizeof(uint16_t);
-}
-
-/* Below AVX-512 they are transposed one by one. */
+/* Kernels below AVX-512 move 16-bit elements one by one. */
 static bool transposes_halves(const falt_device *device) {
   return device->isa >= FALT_ISA_AVX512;
 }
 
 falt_type falt_planes_kept(const falt_device *device, falt_type planar) {
-  return is_half(planar) && transposes_halves(device) ? planar : FALT_F32;
+  return falt_type_is_half(planar) && transposes_halves(device) ? planar : FALT_F32;
 }
 
 /* ---- blocks */
@@ -64,7 +60,7 @@ typedef struct moving {
   const falt_layer_kernels *kernels;
   const falt_filter_kernels *rows;
   const falt_tiles_kernels *tiles;
-  bool halves; /* the planes are of 16 bits, and may be transposed so */
+  bool halves; /* 16-bit elements are transposed without a conversion */
   int64_t channels, pixels;
   int64_t channel_blocks, pixel_blocks; /* the latter TASK at a time */
 } moving;
@@ -96,7 +92,8 @@ static void move_square(const moving *m, side from, side to, int64_t n, int64_t 
   for (int64_t j = 0; j < count && !whole; j++) memcpy(to.data + j * apart, room + j * SQUARE, (size_t)(n * size));
 }
 
-/* Blocks of 16-bit elements of one type stay narrow. The last square of whole rows is moved to the left. */
+/* Blocks of 16-bit elements of one type stay narrow. The last square overlaps the one before it, so
+ * that it is full. */
 static void move_halves(const moving *m, side from, side to, int64_t n, int64_t count) {
   const int64_t size = (int64_t)falt_type_size(from.type);
   for (int64_t i = 0; i < n; i += SQUARE)
@@ -163,7 +160,7 @@ void falt_planes_move(const falt_device *device, const falt_planes *planes) {
               .kernels = wide ? falt_layer_kernels_f64_for(device->isa) : falt_layer_kernels_for(device->isa),
               .rows = falt_filter_kernels_for(device->isa),
               .tiles = falt_tiles_kernels_for(device->isa),
-              .halves = is_half(planes->planar->type) && transposes_halves(device),
+              .halves = falt_type_is_half(planes->planar->type) && transposes_halves(device),
               .channels = planes->planar->size[planes->channel],
               .pixels = falt_planes_pixels(planes->planar)};
   m.channel_blocks = falt_ceil_div(m.channels, CHANNELS);
@@ -192,7 +189,7 @@ static const double each = 16, each_half = 8;
 double falt_planes_seconds(const falt_device *device, const falt_tensor *planar, falt_type type, bool back) {
   const falt_type lane = planar->type == FALT_F64 ? FALT_F64 : FALT_F32;
   const falt_tensor packed = falt_planes_packed(planar, planar->size[FALT_N], type);
-  const bool halves = is_half(type) && type == planar->type && transposes_halves(device);
+  const bool halves = falt_type_is_half(type) && type == planar->type && transposes_halves(device);
   double flops = (halves ? each_half : each) * (double)falt_tensor_count(planar);
   if (halves) return falt_roofline(device, lane, flops, 1, 0);
   if (planar->type != lane) flops += (back ? falt_downconvert_flops : falt_upconvert_flops)(planar);

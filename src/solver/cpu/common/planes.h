@@ -10,8 +10,8 @@ bool falt_planes_adjacent(const falt_tensor *tensor);
 /* So many images of the same shape, of a type, their channels adjacent. */
 falt_tensor falt_planes_packed(const falt_tensor *planar, int64_t images, falt_type type);
 
-/* The type of packed elements for kernels that compute in f32: those of 16 bits stay as they are where an instruction
- * set transposes them. */
+/* The element type of an NHWC copy of NCHW data that kernels read in f32: a 16-bit type is kept from AVX-512 on, which
+ * transposes 16-bit elements; every other type is converted to f32. */
 falt_type falt_planes_kept(const falt_device *device, falt_type planar);
 
 typedef struct falt_planes {

@@ -37,6 +37,21 @@ static inline int64_t falt_wgrad_parts(const falt_wgrad_plan *plan) {
 
 void falt_wgrad_execute(const falt_plan *plan, const falt_operands *operands);
 
+/* Whether the filter has one tap, and every position reads inside the input. */
+static inline bool falt_wgrad_is_pointwise(const falt_problem *p) {
+  for (int a = 0; a < 3; a++) {
+    const int dim = FALT_D + a;
+    const int64_t last = (p->output.size[dim] - 1) * p->axis[a].stride;
+    if (p->filter.size[dim] != 1 || p->axis[a].pad[0] != 0 || last >= p->input.size[dim]) return false;
+  }
+  return true;
+}
+
+/* Whether channels or pixels along the width are contiguous. */
+static inline bool falt_wgrad_is_contiguous(const falt_tensor *t) {
+  return falt_tensor_unit(t, FALT_C) || falt_tensor_unit(t, FALT_W);
+}
+
 /* Results whose channels are apart (OIHW, several taps): each tap writes a part of the same cache lines, which stay in
  * the second-level cache from tap to tap or do not. */
 typedef enum falt_apart { FALT_APART_NO, FALT_APART_NEAR, FALT_APART_FAR } falt_apart;

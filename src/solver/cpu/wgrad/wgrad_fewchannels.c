@@ -359,7 +359,7 @@ static double estimate(const fewchannels_plan *plan, const falt_device *device) 
                          panel / rows + x * read / (rows * (double)plan->layer.results);
   return falt_roofline(device, FALT_F32,
                        falt_problem_flops(&plan->base.problem) * stretch *
-                               falt_idle(device, p->filter.size[FALT_G] * plan->slices.count) +
+                               falt_load_imbalance(device, p->filter.size[FALT_G] * plan->slices.count) +
                            leaving * (double)falt_tensor_count(&p->filter),
                        falt_layer_gradient_share(falt_layer_most(&plan->panels)),
                        falt_problem_bytes(&plan->base.problem));

@@ -17,7 +17,7 @@ enum {
   TASKS_A_THREAD = 4,
 };
 
-/* Vectors multiply, also where there is a matrix unit: rows of pairs end anywhere. */
+/* The kernels of AVX512_BF16 on machines with AMX, too: AMX tiles would need rows padded to 32 positions. */
 static falt_isa isa_of(const falt_device *device) {
   return device->isa == FALT_ISA_AMX ? FALT_ISA_BF16 : device->isa;
 }
@@ -32,25 +32,11 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable, in addition to the conditions of all layers */
 
-/* Whether one tap reads inside at every position. */
-static bool is_inside(const falt_problem *p) {
-  for (int a = 0; a < 3; a++) {
-    const int dim = FALT_D + a;
-    const int64_t last = (p->output.size[dim] - 1) * p->axis[a].stride;
-    if (p->filter.size[dim] != 1 || p->axis[a].pad[0] != 0 || last >= p->input.size[dim]) return false;
-  }
-  return true;
-}
-
 /* Whether elements outside are zeros. */
 static bool zeros_outside(const falt_problem *p) {
   for (int a = 0; a < 3; a++)
     if (p->axis[a].boundary[0] != FALT_CONSTANT || p->axis[a].boundary[1] != FALT_CONSTANT) return false;
   return p->boundary_value == 0;
-}
-
-static bool has_neighbours(const falt_tensor *t) {
-  return falt_tensor_unit(t, FALT_C) || falt_tensor_unit(t, FALT_W);
 }
 
 static const char *inapplicable(const falt_ask *ask) {
@@ -59,30 +45,32 @@ static const char *inapplicable(const falt_ask *ask) {
          : p->input.type != FALT_BF16 || p->output.type != FALT_BF16         ? "only bf16"
          : p->accumulator != FALT_F32                                        ? "sums are f32"
          : !falt_type_is_float(p->filter.type) || p->filter.type == FALT_F64 ? "only filters in bf16, f16 or f32"
-         : !is_inside(p) && !zeros_outside(p)                                ? "only zeros outside"
-         : p->has_bias                                                       ? "gradients of a bias are no rows here"
+         : !falt_wgrad_is_pointwise(p) && !zeros_outside(p)                  ? "only zeros outside"
+         : p->has_bias                                                       ? "it has no bias gradient"
                                                                              : NULL;
 }
 
 /* ---- estimate */
 
-/* In f32 operations of vectors at their peak: of an element packed, by adjacent channels and positions, or copied; of a
- * sum of a slice, and of a result, transposed or not. Elements are packed one by one at AVX2. */
+/* Costs in f32 operations at the vectors' peak rate. For each element: pairs interleaved from NHWC, transposed from
+ * NCHW, or copied. For each sum of a slice. For each element of dw: stored in place, after a transpose, or alone
+ * because dw has gaps. AVX2 packs element by element. */
 typedef struct expense {
   double paired, crossed, copied, sum, result, transposed, apart;
 } expense;
 static const expense by_vectors = {8, 8, 3, 6, 12, 40, 320}, by_avx2 = {80, 64, 3, 6, 12, 40, 320};
 static const double share = 0.9;
-static const double per_stretch = 300, per_line = 1500; /* of a channel's neighbours in memory; of those of a tap */
-static const double at_once = 8;                        /* sums, so that none waits for the one before */
-static const double again = 2;   /* the time of rows that are packed for each tap, beside columns */
-static const double half = 1.25; /* the time of a column where a panel has one vector: each product has a load */
+static const double per_span = 300;         /* overhead of copying a contiguous span of a channel's positions */
+static const double per_padded_span = 1500; /* the same where a tap may read padding, so each line is clipped */
+static const double accumulators = 8;       /* independent sums that hide the latency of a multiply-add */
+static const double repacking = 2;          /* factor of packing x again for each tap */
+static const double single_vector = 1.25;   /* factor of a panel of one vector, in which each product needs a load */
 
 /* Of a position, for the channels of rows or columns that a task packs. */
 static double packing(const falt_pairs_side *side, bool rows, bool edges, const expense *by) {
   const bool in_place = !edges && side->steps[3] == 1 && side->together % FALT_PAIRS_PIECE == 0;
-  const double copied = in_place ? 0 : by->copied + (edges ? per_line : per_stretch) / (double)side->together;
-  const double pairs = by->paired * (edges && rows ? again : 1);
+  const double copied = in_place ? 0 : by->copied + (edges ? per_padded_span : per_span) / (double)side->together;
+  const double pairs = by->paired * (edges && rows ? repacking : 1);
   return side->lines ? (double)side->channels * (copied + (rows ? 0 : by->crossed))
                      : (double)falt_max(side->channels, FALT_TILE_ROWS) * pairs;
 }
@@ -105,10 +93,10 @@ static double cost(const falt_pairs_plan *plan, const falt_pairs_side *rows, con
   const int64_t whole = columns->channels / FALT_TILES_COLUMNS * FALT_TILES_COLUMNS, rest = columns->channels - whole;
   const double wide = (double)whole + (rest == 0               ? 0
                                        : rest > FALT_TILE_ROWS ? FALT_TILES_COLUMNS
-                                                               : half * FALT_TILE_ROWS);
+                                                               : single_vector * FALT_TILE_ROWS);
   const double taps = (double)plan->layer.taps, sums = taps * (double)rounded_rows(rows->channels) * wide;
   const double alone = 2 * (double)falt_min(rows->channels, FALT_TILE_ROWS); /* vectors of a tile's sums */
-  const double products = 2 * sums * positions / speed * (alone < at_once ? at_once / alone : 1);
+  const double products = 2 * sums * positions / speed * (alone < accumulators ? accumulators / alone : 1);
   const double packed = positions * (taps * packing(rows, true, plan->edges, by) * (double)plan->blocks[1].count +
                                      packing(columns, false, false, by) * (double)plan->blocks[0].count);
   const double result = columns->filter == 1 ? by->result : rows->filter == 1 ? by->transposed : by->apart;
@@ -205,12 +193,12 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   const char *why = falt_layer_shape(&plan->layer, &forward, ask->device->isa);
   if (why) return why;
   const falt_problem *p = &plan->layer.p;
-  if (!has_neighbours(&p->input)) return "neither channels nor pixels of the input are adjacent";
-  if (!has_neighbours(&p->output)) return "neither channels nor pixels of the output are adjacent";
+  if (!falt_wgrad_is_contiguous(&p->input)) return "neither channels nor pixels of the input are adjacent";
+  if (!falt_wgrad_is_contiguous(&p->output)) return "neither channels nor pixels of the output are adjacent";
   plan->kernels = falt_tiles_kernels_for(isa_of(ask->device));
   plan->outer = falt_outer_kernels_for(ask->device->isa);
   if (slice_bytes(p) > (double)INT32_MAX) return "its sums exceed 2 GB";
-  plan->edges = !is_inside(p);
+  plan->edges = !falt_wgrad_is_pointwise(p);
   set_sizes(plan);
   lay_memory(plan);
   base->cost.seconds =

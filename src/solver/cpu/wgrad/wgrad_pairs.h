@@ -4,7 +4,7 @@
 
 #include "solver/cpu/common/layer.h"
 #include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
-#include "solver/cpu/wgrad/wgrad_kernels.h"
+#include "solver/cpu/wgrad/wgrad.h"
 
 enum {
   FALT_PAIRS_PIECE = 32,  /* positions: the depth of a tile */

@@ -99,15 +99,15 @@ static void store_square(const execution *run, int64_t group, int64_t pair, int6
 /* ---- operands in */
 
 /* Positions of a chunk that follow each other in memory; `at` is the address of the first in channel 0. */
-typedef struct stretch {
+typedef struct span {
   int64_t m, count;
   const uint16_t *at;
-} stretch;
+} span;
 
 typedef struct side {
   const falt_pairs_side *by;
-  int count; /* of stretches */
-  stretch list[MOST];
+  int count; /* of spans */
+  span list[MOST];
   const uint16_t *pixels[MOST]; /* of positions, if channels are adjacent; NULL beyond the chunk */
 } side;
 
@@ -119,9 +119,9 @@ typedef struct task {
 } task;
 
 /* What positions [m, m + n) of the chunk, which are neighbours in memory, read. */
-static void add_stretch(side *s, int64_t m, int64_t n, const uint16_t *at) {
+static void add_span(side *s, int64_t m, int64_t n, const uint16_t *at) {
   if (n <= 0) return;
-  s->list[s->count++] = (stretch){m, n, at};
+  s->list[s->count++] = (span){m, n, at};
   for (int64_t i = 0; i < n && !s->by->lines; i++) s->pixels[m + i] = at + i * s->by->steps[3];
 }
 
@@ -139,7 +139,7 @@ static void add_line(const task *t, side *s, int64_t tap, const falt_layer_point
   const int64_t begin = w < 0 ? falt_ceil_div(-w, axis->stride) : 0;
   const int64_t end = w < x->size[FALT_W] ? falt_min(n, (x->size[FALT_W] - 1 - w) / axis->stride + 1) : 0;
   const uint16_t *line = data + p->n * x->stride[FALT_N] + d * x->stride[FALT_D] + h * x->stride[FALT_H];
-  add_stretch(s, m + begin, end - begin, line + (w + begin * axis->stride) * x->stride[FALT_W]);
+  add_span(s, m + begin, end - begin, line + (w + begin * axis->stride) * x->stride[FALT_W]);
 }
 
 static void find_positions(const task *t, side *s, int64_t tap) {
@@ -156,8 +156,8 @@ static void find_positions(const task *t, side *s, int64_t tap) {
     if (by->is_input && t->run->plan->edges)
       add_line(t, s, tap, &p, m, n, data);
     else
-      add_stretch(s, m, n,
-                  data + p.n * by->steps[0] + p.at[0] * by->steps[1] + p.at[1] * by->steps[2] + p.at[2] * by->steps[3]);
+      add_span(s, m, n,
+               data + p.n * by->steps[0] + p.at[0] * by->steps[1] + p.at[1] * by->steps[2] + p.at[2] * by->steps[3]);
   }
 }
 
@@ -173,8 +173,7 @@ static void pack_pairs(const task *t, const side *s, int64_t piece, int64_t chan
 }
 
 /* Every step-th of n elements. */
-static void copy_stretch(const falt_tiles_kernels *kernels, const uint16_t *from, int64_t step, int64_t n,
-                         uint16_t *to) {
+static void copy_span(const falt_tiles_kernels *kernels, const uint16_t *from, int64_t step, int64_t n, uint16_t *to) {
   if (step == 1)
     memcpy(to, from, (size_t)n * sizeof *to);
   else if (step < 1 || step > FALT_TILES_MOST_STEP)
@@ -184,7 +183,7 @@ static void copy_stretch(const falt_tiles_kernels *kernels, const uint16_t *from
       kernels->gather((const char *)(from + i * step), step, (int)falt_min(PIECE, n - i), (char *)(to + i));
 }
 
-/* Lines of positions: channels in place if the chunk is a stretch of whole multiples, else copies with zeros behind. */
+/* Lines of positions: channels in place if the chunk is a span of whole multiples, else copies with zeros behind. */
 typedef struct lines {
   const char *at;
   int64_t pitch;
@@ -201,8 +200,8 @@ static lines bring_lines(const task *t, const side *s, int64_t channel, int64_t 
   for (int64_t c = 0; c < n; c++, to += pitch) {
     memset(to, 0, (size_t)pitch * sizeof *to);
     for (int i = 0; i < s->count; i++)
-      copy_stretch(t->run->plan->kernels, s->list[i].at + (channel + c) * by->channel, by->steps[3], s->list[i].count,
-                   to + s->list[i].m);
+      copy_span(t->run->plan->kernels, s->list[i].at + (channel + c) * by->channel, by->steps[3], s->list[i].count,
+                to + s->list[i].m);
   }
   memset(to, 0, (size_t)((rows - n) * pitch) * sizeof *to);
   return (lines){room, pitch * 2};
@@ -277,7 +276,7 @@ static void fetch_rows(const task *t, int64_t pair) {
       if (t->rows.pixels[m]) __builtin_prefetch(t->rows.pixels[m] + channel, 0, 2);
   for (int64_t c = channel; by->lines && c < channel + n; c++)
     for (int i = 0; i < t->rows.count; i++) {
-      const stretch *s = &t->rows.list[i];
+      const span *s = &t->rows.list[i];
       for (int64_t m = 0; m < s->count * by->steps[3]; m += LINE) __builtin_prefetch(s->at + c * by->channel + m, 0, 2);
     }
 }

@@ -390,7 +390,7 @@ static double estimate(const rows_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const double lanes = (double)falt_round_up(layer->channels, layer->kernels->width) / (double)layer->channels;
   const int64_t tasks = layer->p.filter.size[FALT_G] * plan->rows.count * plan->columns.count;
-  const double idle = falt_idle(device, tasks);
+  const double idle = falt_load_imbalance(device, tasks);
   const double copies =
       near * ((plan->y_there ? 0 : (double)plan->columns.count / (double)(layer->taps * layer->channels)) +
               (plan->x_there ? 0 : (double)plan->rows.count / (double)layer->results));

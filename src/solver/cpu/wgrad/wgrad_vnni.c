@@ -296,14 +296,10 @@ static const char *refusal(const falt_problem *p) {
                                                                      : NULL;
 }
 
-static bool has_neighbours(const falt_tensor *t) {
-  return falt_tensor_unit(t, FALT_C) || falt_tensor_unit(t, FALT_W);
-}
-
 /* Of the computed layer, whose width may be the problem's height. */
 static const char *refusal_of_layer(const falt_outer_tiles_plan *plan) {
-  if (!has_neighbours(&plan->layer.p.input)) return "neither channels nor pixels of the input are adjacent";
-  if (!has_neighbours(&plan->layer.p.output)) return "neither channels nor pixels of the output are adjacent";
+  if (!falt_wgrad_is_contiguous(&plan->layer.p.input)) return "neither channels nor pixels of the input are adjacent";
+  if (!falt_wgrad_is_contiguous(&plan->layer.p.output)) return "neither channels nor pixels of the output are adjacent";
   return plan->polyphases[0] > MOST_POLYPHASES || plan->polyphases[1] > MOST_POLYPHASES ||
                  falt_outer_tiles_polyphases(plan) > MOST_POLYPHASES
              ? "its strides have too many residues"
@@ -333,9 +329,10 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double each = plan->spaced                                   ? per_spaced
                       : plan->x_lines && layer->p.axis[2].stride > 1 ? per_apart_line
                                                                      : by->transposed;
-  const double transposed = parts * (double)plan->x_part / 2 * each * falt_idle(device, falt_outer_tiles_x_tasks(plan));
+  const double transposed = parts * (double)plan->x_part / 2 * each *
+                            falt_load_imbalance(device, falt_outer_tiles_x_tasks(plan, plan->parts));
   const double paired = parts * groups * columns * (double)(plan->chunks * CHUNK) * by->paired *
-                        falt_idle(device, falt_outer_tiles_y_tasks(plan));
+                        falt_load_imbalance(device, falt_outer_tiles_y_tasks(plan, plan->parts));
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) *
                          (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);
@@ -347,13 +344,8 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
 
 /* Whether one tap reads inside at every position, for outputs whose rows input channels fill. */
 static bool can_exchange(const falt_problem *p) {
-  for (int a = 0; a < 3; a++) {
-    const int dim = FALT_D + a;
-    const int64_t last = (p->output.size[dim] - 1) * p->axis[a].stride;
-    if (p->filter.size[dim] != 1 || p->axis[a].pad[0] != 0 || last >= p->input.size[dim]) return false;
-  }
-  return !p->has_bias && falt_tensor_unit(&p->filter, FALT_C) && p->input.size[FALT_C] % ROWS == 0 &&
-         (falt_tensor_unit(&p->input, FALT_C) || p->axis[2].stride == 1);
+  return falt_wgrad_is_pointwise(p) && !p->has_bias && falt_tensor_unit(&p->filter, FALT_C) &&
+         p->input.size[FALT_C] % ROWS == 0 && (falt_tensor_unit(&p->input, FALT_C) || p->axis[2].stride == 1);
 }
 
 static falt_problem exchange(const falt_problem *p) {

@@ -65,9 +65,9 @@ static inline char *falt_outer_tiles_transposed(const falt_outer_tiles_run *run,
          (size_t)(j * falt_outer_tiles_polyphases(plan) + polyphase) * plan->matrix;
 }
 
-/* The tasks in which x and dy of a block are prepared. */
-int64_t falt_outer_tiles_x_tasks(const falt_outer_tiles_plan *plan);
-int64_t falt_outer_tiles_y_tasks(const falt_outer_tiles_plan *plan);
+/* The number of tasks that transpose x, and pack dy, of so many parts. */
+int64_t falt_outer_tiles_x_tasks(const falt_outer_tiles_plan *plan, int64_t parts);
+int64_t falt_outer_tiles_y_tasks(const falt_outer_tiles_plan *plan, int64_t parts);
 
 /* Prepares x and dy of the block's parts, on the device's threads. */
 void falt_outer_tiles_bring(const falt_outer_tiles_run *run);

@@ -263,21 +263,21 @@ static void cross_y(void *context, int64_t index) {
   for (int64_t chunk = 0; chunk < run->plan->chunks; chunk++) cross_chunk(run, &p, i, index % panels, chunk);
 }
 
-int64_t falt_outer_tiles_x_tasks(const falt_outer_tiles_plan *plan) {
-  const int64_t matrices = plan->parts * plan->layer.p.filter.size[FALT_D] * falt_outer_tiles_polyphases(plan);
+int64_t falt_outer_tiles_x_tasks(const falt_outer_tiles_plan *plan, int64_t parts) {
+  const int64_t matrices = parts * plan->layer.p.filter.size[FALT_D] * falt_outer_tiles_polyphases(plan);
   return matrices * (plan->spaced || plan->x_lines ? plan->height : plan->reach);
 }
 
-int64_t falt_outer_tiles_y_tasks(const falt_outer_tiles_plan *plan) {
-  return plan->parts * (plan->y_lines ? falt_outer_tiles_groups(plan) * plan->panels : plan->chunks);
+int64_t falt_outer_tiles_y_tasks(const falt_outer_tiles_plan *plan, int64_t parts) {
+  return parts * (plan->y_lines ? falt_outer_tiles_groups(plan) * plan->panels : plan->chunks);
 }
 
 void falt_outer_tiles_bring(const falt_outer_tiles_run *run) {
   const falt_outer_tiles_plan *plan = run->plan;
   falt_threads *threads = plan->base.device->threads;
   falt_outer_tiles_run context = *run;
-  const int64_t x_tasks = falt_outer_tiles_x_tasks(plan) / plan->parts * run->parts;
-  const int64_t y_tasks = falt_outer_tiles_y_tasks(plan) / plan->parts * run->parts;
+  const int64_t x_tasks = falt_outer_tiles_x_tasks(plan, run->parts);
+  const int64_t y_tasks = falt_outer_tiles_y_tasks(plan, run->parts);
   falt_parallel_for(threads, x_tasks, plan->spaced ? pair_x : plan->x_lines ? copy_x : transpose_x, &context);
   falt_parallel_for(threads, y_tasks, plan->y_lines ? cross_y : pair_y, &context);
 }

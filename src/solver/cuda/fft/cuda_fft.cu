@@ -154,7 +154,7 @@ __device__ inline i64 tap_offset(const Args &a, Index i, Index count) {
 
 // This thread's taps of a filter: the largest magnitude and the sum.
 template <typename Index>
-__device__ inline void look_at_taps(const Args &a, i64 w, Index count, Index all, double &most, double &sum) {
+__device__ inline void scan_taps(const Args &a, i64 w, Index count, Index all, double &most, double &sum) {
 #pragma unroll 4
   for (Index i = threadIdx.x; i < all; i += THREADS) {
     const double tap = fabs(load<double>(a.w, TYPE_W, w + tap_offset(a, i, count)));
@@ -171,9 +171,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, BLOCKS) falt_fft_about(con
             w = filter_at(a, blockIdx.x);
   double most = 0, sum = 0;
   if (all < 1 << 30)  // where division is short
-    look_at_taps(a, w, (unsigned)count, (unsigned)all, most, sum);
+    scan_taps(a, w, (unsigned)count, (unsigned)all, most, sum);
   else
-    look_at_taps(a, w, count, all, most, sum);
+    scan_taps(a, w, count, all, most, sum);
   largest[threadIdx.x] = most;
   weight[threadIdx.x] = sum;
 #pragma unroll 1

@@ -166,8 +166,8 @@ static void complete_whole(const falt_cuda_fft_problem *p, const falt_machine *m
   const double slots = (double)m->multiprocessors * t->blocks, waves = fmax(1, (double)p->filters / slots + 0.5);
   const double rate = m->flops / 2 * rates->issue_share / slots;
   const double compute = waves * steps * falt_cuda_fft_wide(p, m) * falt_cuda_fft_points_of(t) / rate;
-  const double looks = ceil((double)p->filters / slots) * taps / t->threads * 30 / m->clock_hz;
-  t->seconds = 3 * rates->launch + whole_cost * (compute + looks);
+  const double scan = ceil((double)p->filters / slots) * taps / t->threads * 30 / m->clock_hz;
+  t->seconds = 3 * rates->launch + whole_cost * (compute + scan);
 }
 
 /* dy and dw in one tile. */
