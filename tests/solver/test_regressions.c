@@ -85,6 +85,8 @@ static const regression lines[] = {
      157862755472083},
     /* the verification: products that underflow before a large scale */
     {"forward c=31 h=1 w=6 k=31 r=3 s=3 groups=31 stride=2 pad=1 layout=nhwc scale=1 act=relu", 2000547},
+    /* igemm-vnni: formed an address from a tile without positions, which no list had filled */
+    {"forward c=1 h=25 w=31 k=2 r=1 s=1 type=bf16", 235698592551252},
 };
 
 /* ---- the devices */

@@ -397,10 +397,15 @@ static void list_results(const falt_tiles_task *t, const falt_tiles_tile *tile, 
   }
 }
 
+/* Positions of a line, or of all lines where they are flat. */
+static int64_t length_of(const falt_tiles_plan *plan, const part *p) {
+  return plan->flat ? p->lines * p->width : p->width;
+}
+
 /* Positions [first, first + rows) of a line, or of all lines where they are flat. */
 static void list_tile(falt_tiles_task *t, const part *p, int64_t line, int64_t first, bool inside) {
   const falt_tiles_plan *plan = t->plan;
-  const int64_t i = t->count++, length = plan->flat ? p->lines * p->width : p->width;
+  const int64_t i = t->count++, length = length_of(plan, p);
   falt_tile_rows *list = t->list + i / PAIR * falt_tiles_listed(plan) * PAIR + i % PAIR;
   falt_tiles_tile *tile = &t->tiles[i];
   *tile = (falt_tiles_tile){p->at, (int)falt_max(0, falt_min(plan->rows, length - first))};
@@ -411,12 +416,15 @@ static void list_tile(falt_tiles_task *t, const part *p, int64_t line, int64_t f
   (inside ? list_inside : plan->zipped ? list_groups : list_rows)(t, p, line, first, list);
 }
 
+/* A smaller part has fewer tiles: a pair whose first tile had no position would be stored at no address. */
 static void list_part(falt_tiles_task *t, const part *p) {
-  const int64_t lines = t->plan->flat ? 1 : p->lines;
+  const falt_tiles_plan *plan = t->plan;
+  const int64_t lines = plan->flat ? 1 : p->lines, tiles = falt_ceil_div(length_of(plan, p), plan->rows);
+  const int64_t along = plan->transposed ? falt_round_up(tiles, PAIR) : tiles;
   const bool inside = lies_inside(t, p);
   if (!inside) copy_rows(t, p);
   for (int64_t line = 0; line < lines; line++)
-    for (int64_t i = 0; i < t->plan->along; i++) list_tile(t, p, line, i * t->plan->rows, inside);
+    for (int64_t i = 0; i < along; i++) list_tile(t, p, line, i * plan->rows, inside);
 }
 
 void falt_tiles_list(falt_tiles_task *t, int64_t group) {
