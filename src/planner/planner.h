@@ -102,6 +102,7 @@ struct falt_solver {
                  * finite */
   bool factors; /* sums terms of a filter, not its taps: its error is relative to all taps times all of the window */
   bool mixes;   /* sums all inputs before it takes windows apart: its error is relative to all taps times the largest */
+  double avx2;  /* its plans take so many times their estimate, which counts AVX-512, with AVX2; 0: the estimate */
   bool last_resort; /* chosen only if no other solver fits, for any cost: the reference */
   /* Solvers that take operands at any address, one of which makes the fallback of each of its plans; NULL: its plans
    * need none. */

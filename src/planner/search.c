@@ -89,6 +89,7 @@ static falt_plan *answer(const falt_solver *solver, falt_ask *ask) {
   falt_plan *plan = solver->plan(solver, ask);
   if (plan && solver->fallbacks && !falt_fallback_make(plan, ask)) falt_plan_destroy(&plan);
   if (!plan) return NULL;
+  if (solver->avx2 > 0 && ask->device->isa == FALT_ISA_AVX2) plan->cost.seconds *= solver->avx2;
   plan->spreads |= solver->spreads || ask->spreads;
   plan->factors |= solver->factors || ask->factors;
   plan->mixes |= solver->mixes || ask->mixes;

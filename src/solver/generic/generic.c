@@ -161,17 +161,18 @@ static double loading(const falt_generic_plan *plan) {
   return empty * (plan->filter_out == 1 ? ADJACENT : APART) * (double)falt_tensor_count(&plan->p.filter);
 }
 
-/* Multiply-adds at the peak that take as long as the epilogue of all values, in doubles, with curves one by one; and as
- * storing a weight gradient from sums of columns. */
+/* Multiply-adds at the peak that take as long as storing all values, as their epilogue in doubles, with curves one by
+ * one, and as storing a weight gradient from sums of columns. */
 static double finishing(const falt_generic_plan *plan) {
-  enum { PASS = 175, CURVE = 6000, GRADIENT = 400 };
+  enum { STORE = 25, PASS = 175, CURVE = 6000, GRADIENT = 400 };
   const falt_problem *p = &plan->p;
   const bool clips = p->activation == FALT_IDENTITY || p->activation == FALT_RELU || p->activation == FALT_RELU6 ||
                      p->activation == FALT_CLIP;
   if (p->operation == FALT_BACKWARD_FILTER && plan->way == FALT_GENERIC_CHANNELS)
     return GRADIENT * (double)falt_tensor_count(&p->filter);
-  if (p->operation != FALT_FORWARD || (falt_epilogue_is_identity(p) && !falt_problem_pools(p))) return 0;
+  if (p->operation != FALT_FORWARD) return 0;
   double values = (double)falt_tensor_count(&p->output);
+  if (falt_epilogue_is_identity(p) && !falt_problem_pools(p)) return STORE * values;
   for (int i = 0; i < 3; i++) values *= (double)p->pool[i];
   return values * (clips ? PASS : CURVE);
 }
@@ -203,6 +204,14 @@ static double preparing(const falt_generic_plan *plan) {
   return rows * (views * cost[0] + cost[1] * (double)over->size[FALT_W]) + channels * cost[2];
 }
 
+/* How much longer sums take whose rows are gathered for each tap: outputs of one row are a stride apart. */
+static double gathered_rows(const falt_generic_plan *plan, const falt_device *device) {
+  const int64_t stride = plan->p.axis[2].stride;
+  if (stride == 1) return 1;
+  if (shares_rows(plan)) return device->isa == FALT_ISA_AVX2 ? 2 : 1;
+  return stride == 2 ? 3.3 : 7;
+}
+
 static double estimate(const falt_generic_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->p;
   const double flops = falt_problem_flops(p);
@@ -216,9 +225,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
   if (plan->way == FALT_GENERIC_ROWS && magnitude(plan->source.stride[FALT_W]) * p->pool[2] > 1) share /= 4;
   if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_BACKWARD_DATA && p->axis[2].stride > 1)
     share /= 2; /* a pass for each polyphase part of a row, whose results are not adjacent */
-  if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_FORWARD && p->axis[2].stride > 1 &&
-      device->isa == FALT_ISA_AVX2)
-    share /= 2; /* a row gathered for each tap; measured with AVX2 only */
+  if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_FORWARD) share /= gathered_rows(plan, device);
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
   const double more = gathering(plan, flops) + share * (finishing(plan) + loading(plan) + preparing(plan));
   return falt_roofline(device, type, flops + more, share, falt_problem_bytes(p));

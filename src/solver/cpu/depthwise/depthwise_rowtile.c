@@ -297,4 +297,4 @@ static falt_plan *plan_rowtile(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_depthwise_rowtile;
 const falt_solver falt_solver_depthwise_rowtile = {
-    .name = "depthwise-rowtile", .device_kind = "cpu", .plan = plan_rowtile};
+    .name = "depthwise-rowtile", .device_kind = "cpu", .avx2 = 2, .plan = plan_rowtile};

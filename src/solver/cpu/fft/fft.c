@@ -55,7 +55,7 @@ static void lay_out(falt_fft_plan *plan, bool known) {
 /* ---- estimate */
 
 /* Share of the multiply-add peak that passes reach, counted with their loads and stores: measured with AVX-512. */
-static const double EFFICIENCY = 0.4;
+static const double EFFICIENCY = 0.5;
 
 static double estimate(const falt_fft_plan *plan) {
   const falt_rows *rows = &plan->rows;

@@ -260,11 +260,12 @@ static falt_status ready(falt_plan *base) {
 /* ------------------------------------------------------------------------------------------------------ estimate */
 
 /* Fraction of the multiply-add peak: tap rows at the tile's edges feed fewer outputs, and a single row is limited by
- * loads. */
+ * loads, of its first taps most. */
 static double efficiency(const falt_direct_plan *plan) {
   const falt_direct_part *part = &plan->parts[0];
   double rows = (double)part->r, again = plan->blocked ? 1 : 0.55 * (plan->rows.kernels->tile_rows - 1);
-  if (plan->rows.out[1] < plan->rows.kernels->tile_rows * plan->out_step) return 0.4;
+  if (plan->rows.out[1] < plan->rows.kernels->tile_rows * plan->out_step)
+    return 0.65 * rows / (rows + 5.0 / (double)part->s);
   const double pieces = falt_filter_is_chain(plan->rows.lane_size, part->planes, part->r, part->s) ? 1 : 0.8;
   return 0.95 * pieces * rows / (rows + again) * (double)part->s / ((double)part->s + 0.5);
 }
@@ -294,7 +295,7 @@ static void estimate(falt_direct_plan *plan) {
   if (plan->begin == plan->end) converted += (double)falt_tensor_count(&plan->problem.input);
   if (!rows->out_place || plan->finishes) converted += results;
   falt_type type = falt_lane_type(rows->lane);
-  double flops = falt_problem_flops(&plan->problem) + 8 * converted + efficiency(plan) * setting_up(rows);
+  double flops = falt_problem_flops(&plan->problem) + efficiency(plan) * (8 * converted + setting_up(rows));
   plan->base.cost.seconds = falt_roofline(device, type, flops, efficiency(plan), bytes);
 }
 
@@ -382,4 +383,4 @@ static falt_plan *plan_direct(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_direct;
-const falt_solver falt_solver_direct = {.name = "direct", .device_kind = "cpu", .plan = plan_direct};
+const falt_solver falt_solver_direct = {.name = "direct", .device_kind = "cpu", .avx2 = 1.35, .plan = plan_direct};

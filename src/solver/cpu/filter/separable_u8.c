@@ -105,7 +105,7 @@ static const char *factor(separable_u8_plan *plan, const falt_ask *ask, double *
 /* In multiply-adds of f32 for a result; blocks of rows and their halo are computed whole. */
 static double seconds(const separable_u8_plan *plan) {
   const falt_rows *rows = &plan->rows;
-  const double efficiency = 0.9, tile = plan->kernels->rows, halo = (double)((rows->taps[2] - 1) * step_of(rows));
+  const double efficiency = 0.8, tile = plan->kernels->rows, halo = (double)((rows->taps[2] - 1) * step_of(rows));
   const double along_y = (double)rows->taps[1] * (plan->symmetric[0] ? 0.7 : 1);
   const double along_x = (double)rows->taps[2] * (plan->symmetric[1] ? 0.7 : 1);
   const double rows_in = 3 * (tile + (double)rows->taps[1]) / tile, transposed = 6, results = 6;
@@ -154,4 +154,4 @@ static falt_plan *plan_separable_u8(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_separable_u8;
 const falt_solver falt_solver_separable_u8 = {
-    .name = "separable-u8", .device_kind = "cpu", .plan = plan_separable_u8, .factors = true};
+    .name = "separable-u8", .device_kind = "cpu", .avx2 = 1.35, .plan = plan_separable_u8, .factors = true};

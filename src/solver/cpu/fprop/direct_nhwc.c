@@ -259,4 +259,4 @@ static const falt_plan_steps steps = {
 
 extern const falt_solver falt_solver_direct_nhwc;
 const falt_solver falt_solver_direct_nhwc = {
-    .name = "direct-nhwc", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};
+    .name = "direct-nhwc", .device_kind = "cpu", .avx2 = 1.15, .plan = falt_plan_make, .steps = &steps};

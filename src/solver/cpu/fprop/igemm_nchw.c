@@ -375,4 +375,5 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_igemm_nchw;
-const falt_solver falt_solver_igemm_nchw = {.name = "igemm-nchw", .device_kind = "cpu", .plan = plan_igemm};
+const falt_solver falt_solver_igemm_nchw = {
+    .name = "igemm-nchw", .device_kind = "cpu", .avx2 = 1.2, .plan = plan_igemm};

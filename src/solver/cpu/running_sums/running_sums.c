@@ -119,8 +119,8 @@ static bool choose_blocks(falt_running *how, falt_ask *ask, falt_memory_layout *
 
 /* Of a sum along a row: the passes by 4 and 16 that the window has, and the additions of what is left over. */
 static double along_cost(int64_t taps) {
-  const double passes = (taps >= 16 ? 8 : 0) + (taps >= 32 ? 6 : 0);
-  return 6 + passes + 2.4 * (double)(taps % 16 / 4 + taps % 4);
+  const double passes = (taps >= 4 ? 6 : 0) + (taps >= 16 ? 7 : 0) + (taps >= 32 ? 6 : 0);
+  return 1 + passes + 2.4 * (double)(taps % 16 / 4 + taps % 4);
 }
 
 /* In multiply-adds at the peak, as measured with AVX-512 on boxes of 3x3 to 301x301. Tasks sum some rows and columns
@@ -128,7 +128,10 @@ static double along_cost(int64_t taps) {
 static double seconds(const running_plan *plan) {
   const falt_running *how = &plan->how;
   const falt_rows *rows = &how->rows;
-  const double slide = how->whole ? 5 : 40, copy = 5, results = how->whole ? 3 : 8, each_row = 2600;
+  const double slide = how->whole          ? 5
+                       : rows->taps[1] > 1 ? 40
+                                           : 10,
+               copy = 5, results = how->whole ? 3 : 8, each_row = 2600;
   const double outputs = (double)falt_tensor_count(&plan->base.problem.output);
   double reads[3], work; /* rows or columns of a task for each of its outputs */
   for (int i = 0; i < 3; i++) reads[i] = (double)reach(rows, i, how->block[i]) / (double)how->block[i];

@@ -148,4 +148,5 @@ static const falt_plan_steps steps = {
     sizeof(falt_wgrad_plan), {falt_wgrad_execute, print, falt_plan_free, NULL}, NULL, choose};
 
 extern const falt_solver falt_solver_wgrad;
-const falt_solver falt_solver_wgrad = {.name = "wgrad", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};
+const falt_solver falt_solver_wgrad = {
+    .name = "wgrad", .device_kind = "cpu", .avx2 = 1.25, .plan = falt_plan_make, .steps = &steps};

@@ -490,4 +490,4 @@ static const falt_plan_steps steps = {sizeof(rows_plan), {execute, print, falt_p
 
 extern const falt_solver falt_solver_wgrad_rows;
 const falt_solver falt_solver_wgrad_rows = {
-    .name = "wgrad-rows", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};
+    .name = "wgrad-rows", .device_kind = "cpu", .avx2 = 1.7, .plan = falt_plan_make, .steps = &steps};

@@ -235,4 +235,4 @@ static falt_plan *plan_winograd(const falt_solver *solver, falt_ask *ask) {
 
 extern const falt_solver falt_solver_winograd;
 const falt_solver falt_solver_winograd = {
-    .name = "winograd", .device_kind = "cpu", .mixes = true, .plan = plan_winograd};
+    .name = "winograd", .device_kind = "cpu", .avx2 = 1.35, .mixes = true, .plan = plan_winograd};
