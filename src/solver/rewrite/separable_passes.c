@@ -353,7 +353,7 @@ static falt_plan *plan_passes(const falt_solver *solver, falt_ask *ask) {
 }
 
 /* On CPUs `separable` finds the terms of dense filters. What a pass has written the next reads from memory, which takes
- * longer than both estimates together: 1.3 to 1.9 times on volumes of 256^3. */
+ * longer than both estimates together. */
 static falt_plan *plan_on_cpu(const falt_solver *solver, falt_ask *ask) {
   const double from_memory = 1.35;
   if (!ask->problem->factors) return falt_refuse(ask, "the filter does not come as factors");

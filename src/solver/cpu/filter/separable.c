@@ -152,10 +152,10 @@ static bool choose_blocks(falt_separable *how, falt_ask *ask, falt_memory_layout
   }
 }
 
-/* In units of a multiply-add of the passes along z and y. Along x each has a load of its own, mostly across a cache
- * line, and takes two; rows in and out take a few more. Rows that two bands read come from memory twice, and the passes
- * along z and y make the columns that two strips read twice. The calls for a row and term have a cost that narrow rows
- * show, in volumes for each plane: measured on rows of 64 pixels. */
+/* In units of a multiply-add of the pass along y. Along x each has a load of its own, mostly across a cache line, and
+ * takes two, as along z, whose rows come from farther caches; rows in and out take a few more. Rows that two bands read
+ * come from memory twice, and the passes along z and y make the columns that two strips read twice. The calls for a row
+ * and term have a cost that narrow rows show, in volumes for each plane: measured on rows of 64 pixels. */
 static double seconds(const separable_plan *plan) {
   const double each_row = 2000, each_row_of_planes = 2700, each_plane = 300, along_z = 2;
   const falt_separable *how = &plan->how;
