@@ -21,6 +21,18 @@ static void test_fastest_wins(void **state) {
   assert_int_equal(other->asked, 0);
 }
 
+/* The factor counts with AVX2 alone. */
+static void test_avx2(void **state) {
+  bench *b = *state;
+  add(b, make("wide", 2))->base.avx2 = 2;
+  add(b, make("even", 3));
+  expect(b, "wide");
+  b->device.isa = FALT_ISA_AVX2;
+  expect(b, "even");
+  b->device.isa = FALT_ISA_AVX512;
+  expect(b, "wide");
+}
+
 static void test_refusals(void **state) {
   bench *b = *state;
   EXPECT_FAILURE(b, FALT_NO_SOLVER, "no solver", "fake");
@@ -403,6 +415,7 @@ static void test_threads(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       PLANNER_TEST(test_fastest_wins),
+      PLANNER_TEST(test_avx2),
       PLANNER_TEST(test_refusals),
       PLANNER_TEST(test_last_resort),
       PLANNER_TEST(test_no_transforms),
