@@ -284,6 +284,9 @@ double falt_load_imbalance(const falt_device *device, int64_t tasks);
 /* Seconds in which all threads together load a filter of so many bytes for each of `blocks` blocks of positions.
  * Nothing if its `chunks` stay in the private caches, and for two threads, whose caches are near. */
 double falt_filter_loads(const falt_device *device, double bytes, int64_t blocks, int64_t chunks);
+/* Whether the device has so many threads that loading what another one has just written takes much longer than what a
+ * thread wrote itself: more than two. */
+bool falt_caches_are_far(const falt_device *device);
 /* Seconds in which a thread loads so many bytes that other threads have just written. Nothing for two threads, whose
  * caches are near. */
 double falt_load_written(const falt_device *device, double bytes);

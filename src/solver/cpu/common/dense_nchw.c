@@ -1,6 +1,7 @@
-/* Dense layers of narrow types and of f64 whose pixels are adjacent in memory (NCHW): a few images are transposed to
- * NHWC in the workspace, run by a plan for that layout, and transposed back. Kernels of these types multiply groups of
- * neighbouring channels: in NCHW they gather them, once for each tap and block of outputs. */
+/* Dense layers of narrow types and of f64 whose pixels are adjacent in memory (NCHW), and dgrad of f32 with a stride
+ * along rows: a few images are transposed to NHWC in the workspace, run by a plan for that layout, and transposed back.
+ * Kernels of these types multiply groups of neighbouring channels: in NCHW they gather them, once for each tap and
+ * block of outputs. */
 #include "solver/cpu/common/dense_nchw.h"
 
 #include "solver/cpu/common/planes.h"
@@ -61,10 +62,15 @@ static bool has_channels(const falt_tensor *t) {
   return t->size[FALT_G] == 1 && t->size[FALT_C] >= LEAST_CHANNELS;
 }
 
-static const char *refusal(const falt_problem *p, falt_operation operation) {
+/* f32 kernels have vectors along pixels too, which are adjacent unless a stride is between them. */
+static bool has_vectors_along_pixels(const falt_problem *p, falt_operation operation) {
   const falt_type read = is_forward(p) ? p->input.type : p->output.type;
-  return p->operation != operation ? operation == FALT_FORWARD ? "only forward" : "only backward-data"
-         : read == FALT_F32        ? "the tensor that it reads is f32"
+  return read == FALT_F32 && (operation == FALT_FORWARD || p->axis[2].stride == 1);
+}
+
+static const char *refusal(const falt_problem *p, falt_operation operation) {
+  return p->operation != operation                ? operation == FALT_FORWARD ? "only forward" : "only backward-data"
+         : has_vectors_along_pixels(p, operation) ? "f32 has kernels for adjacent pixels"
          : !falt_problem_is_f64(p) && !(falt_type_fits_f32(p->input.type) && falt_type_fits_f32(p->output.type))
              ? "f32 does not hold its elements"
          : !has_channels(&p->input) || !has_channels(&p->output) ? "it has groups, or one channel in or out"

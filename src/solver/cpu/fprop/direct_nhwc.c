@@ -6,6 +6,8 @@
  * few input channels, a row of taps is one segment of S*C elements. Small groups share a vector. */
 #include "solver/cpu/fprop/direct_nhwc.h"
 
+#include <math.h>
+
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
 
@@ -61,6 +63,17 @@ static const double apart = 64;
 /* Steps of the depth that take as long as beginning a block of sums and storing it. */
 static const double leaving = 16;
 
+static int64_t task_count(const falt_direct_nhwc_plan *plan) {
+  return plan->spans * plan->blocks.count * plan->chunks.count;
+}
+
+/* Seconds in which a thread loads the panels of its tasks, which all threads have packed. */
+static double loads_packed(const falt_direct_nhwc_plan *plan, const falt_device *device, double filter) {
+  if (plan->base.packed || plan->just_in_time) return 0;
+  const double tasks = (double)falt_ceil_div(task_count(plan), falt_threads_count(device->threads));
+  return falt_load_written(device, filter * fmin(1, tasks / (double)plan->chunks.count));
+}
+
 static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->results;
@@ -69,12 +82,14 @@ static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *dev
   const double gathers = plan->in_place ? 0 : apart * (double)plan->chunks.count / (double)layer->results;
   const double results = falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / depth;
   const double work = plan->joined > 1 ? 1.5 : plan->skips ? plan->inside_share : 1;
+  const double uneven = falt_caches_are_far(device) ? falt_load_imbalance(device, task_count(plan)) : 1;
   const double stretch = work * lanes * switches + gathers + results;
   const double filter = (double)plan->group * layer->kernels->lane_size * (double)layer->p.output.size[FALT_G];
   return falt_roofline(device, layer->p.accumulator,
-                       falt_problem_flops(&layer->p) * stretch + falt_direct_nhwc_pack_work(plan),
+                       (falt_problem_flops(&layer->p) * stretch + falt_direct_nhwc_pack_work(plan)) * uneven,
                        falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p)) +
-         falt_filter_loads(device, filter, plan->spans * plan->blocks.count, plan->chunks.count);
+         falt_filter_loads(device, filter, plan->spans * plan->blocks.count, plan->chunks.count) +
+         loads_packed(plan, device, filter);
 }
 
 /* ---- plan */
@@ -161,35 +176,55 @@ static void set_groups(falt_direct_nhwc_plan *plan) {
   plan->layer.results *= plan->joined;
 }
 
-static void set_panels(falt_direct_nhwc_plan *plan) {
+/* Panels of so many vectors at most. */
+static void set_panels(falt_direct_nhwc_plan *plan, int64_t most) {
   const falt_layer_kernels *kernels = plan->layer.kernels;
   plan->vectors = falt_ceil_div(plan->layer.results, kernels->width);
-  plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, kernels->vectors));
+  plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, most));
   plan->rows = plan->joined > 1 ? kernels->group_rows : kernels->rows[falt_layer_most(&plan->panels)];
   plan->group = (size_t)(plan->vectors * kernels->width) * (size_t)(plan->segments * plan->length);
 }
 
-/* Whether threads divide a filter that is given with each execution by panels, each packed just in time. */
-static bool packs_by_panel(const falt_direct_nhwc_plan *plan, int64_t panels, int64_t threads) {
+/* Whether a filter that is given with each execution may be divided by panels, each packed just in time by the task
+ * that alone multiplies it. */
+static bool may_own_panels(const falt_direct_nhwc_plan *plan) {
   return !plan->base.packed && plan->in_place && !plan->folds && plan->joined == 1 &&
-         plan->layer.positions <= LARGE_BLOCK && (panels % threads == 0 || panels >= 4 * threads);
+         plan->layer.positions <= LARGE_BLOCK;
 }
 
 /* Blocks so large that a filter which does not stay in the cache is read seldom, and so small that threads have enough
  * of them; chunks of panels where positions are too few. */
-static void set_tasks(falt_direct_nhwc_plan *plan) {
+static void set_tasks(falt_direct_nhwc_plan *plan, bool owned) {
   const int64_t panels = plan->layer.p.output.size[FALT_G] * plan->panels.count; /* of all groups */
   const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
   const int64_t positions = plan->layer.positions;
   const bool stays = plan->group * plan->layer.kernels->lane_size <= plan->base.device->caches.l2 / 2;
   int64_t block = stays ? BLOCK : LARGE_BLOCK;
   while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * panels < wanted) block /= 2;
-  const bool alone = packs_by_panel(plan, panels, threads);
+  const bool alone = may_own_panels(plan) && (owned || panels % threads == 0 || panels >= 4 * threads);
   if (alone) block = positions;
   if (!plan->in_place) block = falt_min(block, falt_max(1, (INT64_C(1) << 17) / (plan->segments * plan->length)));
   if (!plan->folds)
     plan->blocks = falt_layer_cut(positions, alone ? 1 : even(falt_ceil_div(positions, block), positions, threads));
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->spans * plan->blocks.count)));
+}
+
+/* Cuts the work into panels of so many vectors at most, and into tasks: by panels alone, or as positions require. */
+static void cut(falt_direct_nhwc_plan *plan, int64_t most, bool owned) {
+  set_panels(plan, most);
+  set_inside(plan);
+  set_tasks(plan, owned);
+  falt_direct_nhwc_set_parts(plan);
+  plan->base.cost.seconds = estimate(plan, plan->base.device);
+}
+
+/* Where caches are far from each other, panels so narrow that each thread has its own may be faster. */
+static void try_narrow_panels(falt_direct_nhwc_plan *plan) {
+  for (int64_t most = plan->layer.kernels->vectors; most >= 1; most /= 2) {
+    falt_direct_nhwc_plan other = *plan;
+    cut(&other, most, true);
+    if (other.just_in_time && other.base.cost.seconds < plan->base.cost.seconds) *plan = other;
+  }
 }
 
 static void lay_memory(falt_direct_nhwc_plan *plan) {
@@ -240,17 +275,15 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   if (why) return why;
   set_segments(plan);
   set_groups(plan);
-  set_panels(plan);
+  set_panels(plan, plan->layer.kernels->vectors);
   why = refusal(plan);
   if (why) return why;
-  set_inside(plan);
   plan->values = ask->filter_values;
   base->packed = plan->values != NULL;
   plan->tap_step = falt_tensor_tap_step(&plan->layer.p.filter);
-  set_tasks(plan);
-  falt_direct_nhwc_set_parts(plan);
+  cut(plan, plan->layer.kernels->vectors, false);
+  if (may_own_panels(plan) && falt_caches_are_far(ask->device)) try_narrow_panels(plan);
   lay_memory(plan);
-  base->cost.seconds = estimate(plan, ask->device);
   return NULL;
 }
 

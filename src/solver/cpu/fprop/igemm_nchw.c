@@ -4,6 +4,8 @@
  */
 #include "solver/cpu/fprop/igemm_nchw.h"
 
+#include <math.h>
+
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
 
@@ -15,7 +17,11 @@
  * spans of channels, and the accumulators wait in the scratch. */
 
 static const int64_t MOST_TAPS = 1 << 16;
-enum { PACKED_ROWS = 24 /* of one call; a multiple of most kernels' rows */, LINE = 16 /* floats of a cache line */ };
+enum {
+  PACKED_ROWS = 24, /* of one call; a multiple of most kernels' rows */
+  LINE = 16,        /* floats of a cache line */
+  LEAST_CHUNK = 8   /* rows that keep a kernel busy */
+};
 
 /* Whether rows in memory have the packed layout. */
 static bool is_dense(const falt_tensor *w) {
@@ -217,9 +223,9 @@ static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
   const falt_igemm_nchw_plan *plan = run->plan;
   const falt_layer *layer = &plan->layer;
-  const int64_t chunk = index % plan->chunks.count, rest = index / plan->chunks.count, width = layer->kernels->width;
-  const int64_t panel = rest % plan->panels.count;
-  task t = {.run = run, .plan = plan, .layer = layer, .group = rest / plan->panels.count};
+  const int64_t panel = index % plan->panels.count, rest = index / plan->panels.count, width = layer->kernels->width;
+  const int64_t chunk = rest % plan->chunks.count; /* neighbouring tasks multiply the same rows */
+  task t = {.run = run, .plan = plan, .layer = layer, .group = rest / plan->chunks.count};
   t.first = falt_layer_piece(&plan->panels, panel) * width;
   t.pitch = falt_layer_piece(&plan->panels, panel + 1) * width - t.first;
   t.positions = falt_min(t.pitch, layer->positions - t.first);
@@ -242,6 +248,10 @@ static void run_task(void *context, int64_t index, void *scratch) {
   }
 }
 
+static int64_t task_count(const falt_igemm_nchw_plan *plan) {
+  return plan->layer.p.output.size[FALT_G] * plan->panels.count * plan->chunks.count;
+}
+
 static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_igemm_nchw_plan *plan = (const falt_igemm_nchw_plan *)base;
   const falt_layer *layer = &plan->layer;
@@ -255,8 +265,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   run.filter_row = given ? w->stride[FALT_K] : plan->depth;
   run.filter_group = given ? w->stride[FALT_G] : layer->results * plan->depth;
   falt_layer_factors(layer, operands, factors);
-  const falt_row_job job = {run_task, &run, layer->p.output.size[FALT_G] * plan->panels.count * plan->chunks.count,
-                            plan->at.parts.total};
+  const falt_row_job job = {run_task, &run, task_count(plan), plan->at.parts.total};
   falt_rows_run(base->device, &job, workspace);
 }
 
@@ -289,14 +298,25 @@ static double element_cost(const falt_layer *layer) {
   return step == 1 ? 4 + (64 + 2400 / (double)layer->channels) / row : apart;
 }
 
+/* Seconds in which a thread loads the rows of its chunks that other threads have packed: it packs its share itself. */
+static double loads_packed(const falt_igemm_nchw_plan *plan, const falt_device *device) {
+  if (plan->base.packed || plan->in_place || plan->just_in_time) return 0;
+  const double bytes = (double)falt_tensor_count(&plan->layer.p.filter) * sizeof(float);
+  const double threads = falt_threads_count(device->threads), chunks = (double)plan->chunks.count;
+  return falt_load_written(device, fmax(0, bytes / chunks - bytes / threads));
+}
+
 static double estimate(const falt_igemm_nchw_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->positions;
   const double copies = element_cost(layer) * (double)plan->chunks.count / (double)layer->results;
   const double results = layer->p.output.stride[FALT_W] == 1 ? 0 : apart / (double)plan->depth;
-  return falt_roofline(device, FALT_F32,
-                       falt_problem_flops(&layer->p) * (lanes + copies + results) + falt_igemm_nchw_pack_work(plan),
-                       share, falt_problem_bytes(&layer->p));
+  const double uneven = falt_caches_are_far(device) ? falt_load_imbalance(device, task_count(plan)) : 1;
+  return falt_roofline(
+             device, FALT_F32,
+             falt_problem_flops(&layer->p) * (lanes + copies + results) * uneven + falt_igemm_nchw_pack_work(plan),
+             share, falt_problem_bytes(&layer->p)) +
+         loads_packed(plan, device);
 }
 
 /* ---- plan */
@@ -317,6 +337,18 @@ static void set_panels(falt_igemm_nchw_plan *plan) {
   const int64_t calls = falt_ceil_div(layer->results, plan->rows);
   plan->just_in_time = packs;
   plan->chunks = falt_layer_cut(layer->results, falt_min(calls, falt_ceil_div(wanted, plan->panels.count * groups)));
+  plan->base.cost.seconds = estimate(plan, plan->base.device);
+}
+
+/* Where caches are far from each other, a chunk for each thread may be faster: it multiplies the rows that it packed.
+ */
+static void try_own_rows(falt_igemm_nchw_plan *plan) {
+  const int64_t results = plan->layer.results, threads = falt_threads_count(plan->base.device->threads);
+  falt_igemm_nchw_plan other = *plan;
+  if (plan->base.packed || plan->in_place || plan->just_in_time || !falt_caches_are_far(plan->base.device)) return;
+  other.chunks = falt_layer_cut(results, falt_max(1, falt_min(threads, results / LEAST_CHUNK)));
+  other.base.cost.seconds = estimate(&other, plan->base.device);
+  if (other.base.cost.seconds < plan->base.cost.seconds) *plan = other;
 }
 
 static void lay_memory(falt_igemm_nchw_plan *plan) {
@@ -369,8 +401,8 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
   set_panels(plan);
+  try_own_rows(plan);
   lay_memory(plan);
-  plan->base.cost.seconds = estimate(plan, ask->device);
   return &plan->base;
 }
 

@@ -3,7 +3,8 @@
 
 /* For backward-data the filter has adjacent output channels or adjacent taps. Rows of one tap are transposed; adjacent
  * taps are copied as one run. Tasks are blocks of rows and channels, so one task uses memory that is close together,
- * and threads have equal work. With one panel of positions, the task that multiplies a row packs it just in time. */
+ * and threads have equal work; if there is a chunk for each thread, it packs the rows that it multiplies. With one
+ * panel of positions, the task that multiplies a row packs it just in time. */
 
 /* Of a task: channels, whose pages of the filter fit into the L1 TLB, and the approximate number of elements. */
 enum { CHANNELS = 32, TASK = 1 << 14 };
@@ -121,7 +122,7 @@ void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter,
   const falt_layer *layer = &plan->layer;
   packing p = {.plan = plan, .filter = filter, .packed = packed};
   const int64_t rows = falt_min(layer->results, falt_ceil_div(TASK, CHANNELS * layer->taps));
-  p.rows = falt_layer_cut(layer->results, falt_ceil_div(layer->results, rows));
+  p.rows = falt_layer_cut(layer->results, falt_max(falt_ceil_div(layer->results, rows), plan->chunks.count));
   p.channels = falt_layer_cut(layer->channels, falt_ceil_div(layer->channels, CHANNELS));
   falt_parallel_for(plan->base.device->threads, layer->p.filter.size[FALT_G] * p.rows.count * p.channels.count,
                     pack_task, &p);
