@@ -6,6 +6,7 @@ import pytest
 import scipy.ndimage as theirs
 
 from faltung import ndimage as ours
+from faltung.ndimage import _passes
 
 MODES = ["reflect", "constant", "nearest", "mirror", "wrap", "grid-mirror", "grid-constant", "grid-wrap"]
 TYPES = ["bool", "u1", "i1", "u2", "i2", "u4", "i4", "u8", "i8", "f4", "f8", "c8", "c16"]
@@ -179,3 +180,14 @@ def test_zeros_stay_zeros_and_positive_sums_positive(dtype, sigma):
                 ours.uniform_filter1d(x, 2 * reach + 1)):
         assert (got >= 0).all() and got.any()
         assert not got[:, : 350 - reach].any() and not got[:, 351 + reach :].any()
+
+
+@pytest.mark.parametrize("dtype", ["u1", "i1", "i2", "f8"])
+@pytest.mark.parametrize("mode", ["reflect", "nearest", "wrap", "constant"])
+def test_passes_as_one_filter(random, monkeypatch, dtype, mode):
+    """As arrays on a GPU are filtered: integers modulo their range, whether cut after each pass or once."""
+    monkeypatch.setattr(_passes, "_most_taps", lambda item, passes: _passes.FEW_TAPS)
+    for shape, name in (((40, 50), "sobel"), ((40, 50), "prewitt"), ((9, 20, 30), "sobel")):
+        x = random.integers(0, 127, shape).astype(dtype)
+        got, want = (getattr(m, name)(x, mode=mode) for m in (ours, theirs))
+        assert got.dtype == want.dtype and np.array_equal(got, want)

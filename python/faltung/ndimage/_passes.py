@@ -13,9 +13,10 @@ from .._filter import Kernel
 from .._library import F64
 from . import _slabs
 from ._arguments import Input
-from ._linear import _run, cut, linear
+from ._linear import SMALL, _run, cut, linear
 
 FUSED_TAPS = 1 << 14
+FEW_TAPS = 32  # that a GPU applies in f64, or to integers, in less time than it moves an array between passes
 
 
 class Pass(NamedTuple):
@@ -26,6 +27,10 @@ class Pass(NamedTuple):
     before: int
     boundary: int
     divide: int = 0
+
+    def is_whole(self) -> bool:
+        """Whether all taps are integers."""
+        return np.array_equal(np.rint(self.taps), self.taps)
 
     def kernel(self, value: float) -> Kernel:
         """As a filter of an array."""
@@ -114,14 +119,25 @@ def chain(item: Input, passes: list[Pass], cval: Any) -> Any:
     return array
 
 
+def _most_taps(item: Input, passes: list[Pass]) -> int:
+    """Up to how many taps the passes are one filter. On the CPU passes on f64 stay apart: their result is the passes'
+    own, bit for bit. Integers are cut to their type after each pass, which is modulo its range where all are integers."""
+    name = item.dtype.name
+    if name == "float32":
+        return FUSED_TAPS
+    if item.library is _arrays.Numpy or any(p.divide for p in passes):
+        return 0
+    return FEW_TAPS if name == "float64" or name in SMALL and all(p.is_whole() for p in passes) else 0
+
+
 def _fused(item: Input, passes: list[Pass], cval: float) -> Kernel | None:
-    """The passes on f32 as one separable filter, where the constant beyond is 0. Passes on f64 stay apart: their
-    result is the passes' own, bit for bit."""
-    if not 1 < len(passes) <= 3 or not item.dtype.name == item.out_dtype.name == "float32":
+    """The passes as one separable filter, where what lies between them has the array's type and the constant beyond is
+    0; None where they stay apart."""
+    if not 1 < len(passes) <= 3 or item.dtype != item.out_dtype or cval and any(p.boundary == 0 for p in passes):
         return None
-    if cval and any(p.boundary == 0 for p in passes) or math.prod(p.taps.size for p in passes) > FUSED_TAPS:
+    if math.prod(p.taps.size for p in passes) > _most_taps(item, passes):
         return None
-    passes = sorted(passes)
+    passes = sorted(passes, key=lambda p: p.axis)
     taps = functools.reduce(np.multiply.outer, [p.taps for p in passes])
     alpha = 1.0 / math.prod(p.divide or 1 for p in passes)
     return Kernel(taps, tuple(p.axis for p in passes), tuple(p.before for p in passes),

@@ -155,7 +155,7 @@ def _stage(dtype: np.dtype, one: Any, cval: float) -> Stage | None:
     if one.divide:
         return _means if one.divide <= U16_SUMS else _wide_means if one.divide <= WIDE else None
     most = float(np.abs(one.taps).sum()) * 255
-    if most < 1 << 15 and np.array_equal(np.rint(one.taps), one.taps):
+    if most < 1 << 15 and one.is_whole():
         return _whole
     proven = one.taps.size <= MOST_TAPS and one.taps.min() >= 0 and most < 255.25
     return _bytes if proven else None
