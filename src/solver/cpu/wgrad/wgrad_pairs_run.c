@@ -85,15 +85,18 @@ static void store_columns(const execution *run, const float *sums, char *to, int
              (char *)narrow + (size_t)(i * COLUMNS + m) * size, size);
 }
 
-static void store_square(const execution *run, int64_t group, int64_t pair, int64_t panel, const float *sums) {
+/* The sums of a tile of a pair, of a panel. */
+static void store_tile(const execution *run, int64_t group, int64_t pair, int64_t t, int64_t panel, const float *sums) {
   const falt_pairs_plan *plan = run->plan;
   const int64_t columns = falt_min(COLUMNS, plan->columns.channels - panel * COLUMNS);
-  for (int64_t t = 0; t < 2; t++) {
-    const int64_t rows = rows_from(plan, first_tile(plan, pair) + t);
-    if (rows == 0) continue;
-    (plan->columns.filter == 1 ? store_rows : store_columns)(run, sums + t * ROWS * COLUMNS,
-                                                             weight_at(run, group, pair, t, panel), rows, columns);
-  }
+  const int64_t rows = rows_from(plan, first_tile(plan, pair) + t);
+  if (rows == 0) return;
+  (plan->columns.filter == 1 ? store_rows : store_columns)(run, sums, weight_at(run, group, pair, t, panel), rows,
+                                                           columns);
+}
+
+static void store_square(const execution *run, int64_t group, int64_t pair, int64_t panel, const float *sums) {
+  for (int64_t t = 0; t < 2; t++) store_tile(run, group, pair, t, panel, sums + t * ROWS * COLUMNS);
 }
 
 /* ---- operands in */
@@ -340,20 +343,39 @@ static void multiply(const task *t, const place *at) {
   plan->kernels->flush(&flow);
 }
 
+/* A part of a group's dw: the pairs and panels of a block of each. */
+typedef struct part {
+  int64_t group, first_pair, last_pair, first_panel, last_panel;
+} part;
+
+static int64_t part_count(const falt_pairs_plan *plan) {
+  return plan->layer.p.filter.size[FALT_G] * plan->blocks[0].count * plan->blocks[1].count;
+}
+
+static part part_at(const falt_pairs_plan *plan, int64_t index) {
+  const falt_layer_pieces *across = &plan->blocks[0], *along = &plan->blocks[1];
+  const int64_t block = index % across->count, rest = index / across->count, panels = rest % along->count;
+  return (part){rest / along->count, falt_layer_piece(across, block), falt_layer_piece(across, block + 1),
+                falt_layer_piece(along, panels), falt_layer_piece(along, panels + 1)};
+}
+
+/* Stores the sums of a task that has all positions. */
+static void store_part(const execution *run, const part *own) {
+  for (int64_t pair = own->first_pair; pair < own->last_pair; pair++)
+    for (int64_t panel = own->first_panel; panel < own->last_panel; panel++)
+      store_square(run, own->group, pair, panel, square_at(run, 0, own->group, pair, panel));
+}
+
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
   const falt_pairs_plan *plan = run->plan;
-  const falt_layer_pieces *across = &plan->blocks[0], *along = &plan->blocks[1];
-  const int64_t slice = index % plan->slices.count, part = index / plan->slices.count;
-  const int64_t block = part % across->count, panels = part / across->count % along->count;
+  const int64_t slice = index % plan->slices.count;
+  const part own = part_at(plan, index / plan->slices.count);
   const int64_t first = falt_layer_piece(&plan->slices, slice), last = falt_layer_piece(&plan->slices, slice + 1);
-  place at = {.slice = slice,
-              .last = falt_layer_piece(across, block + 1),
-              .begin = falt_layer_piece(along, panels),
-              .end = falt_layer_piece(along, panels + 1)};
+  place at = {.slice = slice, .last = own.last_pair, .begin = own.first_panel, .end = own.last_panel};
   task t; /* of several pages, which are not cleared */
   t.run = run;
-  t.group = part / across->count / along->count;
+  t.group = own.group;
   t.rows.by = &plan->rows;
   t.columns.by = &plan->columns;
   t.row_room = (char *)scratch + plan->at.rows;
@@ -365,44 +387,51 @@ static void run_task(void *context, int64_t index, void *scratch) {
     find_positions(&t, &t.columns, 0);
     pack_columns(&t, at.begin, at.end);
     at.adds = piece > first;
-    for (at.pair = falt_layer_piece(across, block); at.pair < at.last && !falt_cancelled(); at.pair++) {
-      if (at.pair == falt_layer_piece(across, block) || at.pair % plan->tap_pairs == 0)
+    for (at.pair = own.first_pair; at.pair < at.last && !falt_cancelled(); at.pair++) {
+      if (at.pair == own.first_pair || at.pair % plan->tap_pairs == 0)
         find_positions(&t, &t.rows, at.pair / plan->tap_pairs);
       multiply(&t, &at);
     }
   }
+  if (plan->kept && plan->slices.count == 1 && !falt_cancelled()) store_part(run, &own);
 }
 
-/* Adds the slices of a pair of tiles of rows, in order, and stores them. */
+/* Tiles of the largest part. */
+static int64_t most_tiles(const falt_pairs_plan *plan) {
+  return 2 * falt_layer_most(&plan->blocks[0]) * falt_layer_most(&plan->blocks[1]);
+}
+
+/* Adds the slices of a tile of rows by a panel, in order, and stores them. The tiles of a part are neighbours: most of
+ * them are added by the threads that have multiplied them. */
 static void join(void *context, int64_t index) {
   const execution *run = context;
   const falt_pairs_plan *plan = run->plan;
-  const int64_t group = index / plan->pairs, pair = index % plan->pairs;
-  const int rows = (int)plan->tile_rows;
-  int64_t at[FALT_TILES_ROWS];
-  for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = m * COLUMNS;
-  for (int64_t panel = 0; panel < plan->panels; panel++) {
-    float *sums = square_at(run, 0, group, pair, panel);
-    const int columns = (int)falt_min(COLUMNS, plan->columns.channels - panel * COLUMNS);
-    for (int64_t slice = 1; slice < plan->slices.count; slice++)
-      plan->kernels->finish(&(falt_tiles_finish){.sums = square_at(run, slice, group, pair, panel),
-                                                 .plain = true,
-                                                 .adds = true,
-                                                 .type = FALT_F32,
-                                                 .out = sums,
-                                                 .at = at,
-                                                 .rows = {rows, first_tile(plan, pair) + 1 < plan->tiles ? rows : 0},
-                                                 .n = columns});
-    store_square(run, group, pair, panel, sums);
-  }
+  const part own = part_at(plan, index / most_tiles(plan));
+  const int64_t tile = index % most_tiles(plan), panels = own.last_panel - own.first_panel;
+  const int64_t pair = own.first_pair + tile / 2 / panels, panel = own.first_panel + tile / 2 % panels, t = tile % 2;
+  _Alignas(64) float sums[ROWS * COLUMNS];
+  int64_t at[ROWS];
+  if (pair >= own.last_pair || first_tile(plan, pair) + t >= plan->tiles) return;
+  for (int m = 0; m < ROWS; m++) at[m] = m * COLUMNS;
+  memcpy(sums, square_at(run, 0, own.group, pair, panel) + t * ROWS * COLUMNS, sizeof sums);
+  for (int64_t slice = 1; slice < plan->slices.count; slice++)
+    plan->kernels->finish(
+        &(falt_tiles_finish){.sums = square_at(run, slice, own.group, pair, panel) + t * ROWS * COLUMNS,
+                             .plain = true,
+                             .adds = true,
+                             .type = FALT_F32,
+                             .out = (char *)sums,
+                             .at = at,
+                             .rows = {(int)plan->tile_rows},
+                             .n = (int)falt_min(COLUMNS, plan->columns.channels - panel * COLUMNS)});
+  store_tile(run, own.group, pair, t, panel, sums);
 }
 
 void falt_pairs_execute(const falt_plan *base, const falt_operands *operands) {
   const falt_pairs_plan *plan = (const falt_pairs_plan *)base;
-  const int64_t groups = plan->layer.p.filter.size[FALT_G];
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
-  const falt_row_job job = {run_task, &run, groups * plan->blocks[0].count * plan->blocks[1].count * plan->slices.count,
-                            plan->at.parts.total};
+  const falt_row_job job = {run_task, &run, part_count(plan) * plan->slices.count, plan->at.parts.total};
   falt_rows_run(base->device, &job, operands->workspace);
-  if (plan->kept && !falt_cancelled()) falt_parallel_for(base->device->threads, groups * plan->pairs, join, &run);
+  if (plan->slices.count > 1 && !falt_cancelled())
+    falt_parallel_for(base->device->threads, part_count(plan) * most_tiles(plan), join, &run);
 }
