@@ -8,6 +8,8 @@
  * depend on the problem alone and are added in order. */
 #include "solver/cpu/wgrad/wgrad_pairs.h"
 
+#include <math.h>
+
 #include "solver/cpu/common/rows.h"
 
 enum {
@@ -63,6 +65,7 @@ static const double share = 0.9;
 static const double per_span = 300;         /* overhead of copying a contiguous span of a channel's positions */
 static const double per_padded_span = 1500; /* the same where a tap may read padding, so each line is clipped */
 static const double accumulators = 8;       /* independent sums that hide the latency of a multiply-add */
+static const double rows_apart = 1.5;       /* factor of loading operands whose rows are apart */
 static const double repacking = 2;          /* factor of packing x again for each tap */
 static const double single_vector = 1.25;   /* factor of a panel of one vector, in which each product needs a load */
 
@@ -103,6 +106,42 @@ static double cost(const falt_pairs_plan *plan, const falt_pairs_side *rows, con
   return products + packed + sums * by->sum * (double)plan->slices.count + taps * m * n * result;
 }
 
+static int64_t task_count(const falt_pairs_plan *plan) {
+  return plan->layer.p.filter.size[FALT_G] * plan->blocks[0].count * plan->blocks[1].count * plan->slices.count;
+}
+
+/* Seconds in which a thread loads the operands of its tasks: neighbouring tasks are slices of one block, then blocks of
+ * rows of the same columns. */
+static double loading(const falt_pairs_plan *plan, const falt_device *device) {
+  const int64_t slices = plan->slices.count, across = plan->blocks[0].count;
+  const int64_t tasks = falt_ceil_div(task_count(plan), falt_threads_count(device->threads));
+  const int64_t rows = falt_min(plan->rows.channels, falt_layer_most(&plan->blocks[0]) * FALT_TILES_ROWS);
+  const int64_t columns = falt_min(plan->columns.channels, falt_layer_most(&plan->blocks[1]) * FALT_TILES_COLUMNS);
+  const int64_t channels = rows * falt_min(falt_ceil_div(tasks, slices), across) + columns;
+  const double positions = (double)plan->layer.positions / (double)slices;
+  const double bytes = (double)(falt_min(tasks, slices) * channels) * positions * sizeof(uint16_t);
+  return rows_apart * falt_wgrad_loading(device, &plan->base.problem, bytes);
+}
+
+/* Seconds in which a thread stores its sums and joins slices: most of its tiles are of its own part, whose slices are
+ * the tasks of several threads. Loading takes a third of storing. */
+static double storing(const falt_pairs_plan *plan, const falt_device *device) {
+  const double groups = (double)plan->layer.p.filter.size[FALT_G], threads = falt_threads_count(device->threads);
+  const double result =
+      (double)(falt_tensor_count(&plan->layer.p.filter)) * (double)falt_type_size(plan->layer.p.filter.type) / threads;
+  if (plan->slices.count == 1) return falt_wgrad_storing(device, result);
+  const double squares = groups * (double)(plan->pairs * plan->panels * plan->slices.count);
+  const double sums = squares * FALT_PAIRS_SQUARE * sizeof(float) / threads;
+  const double others = fmax(0, 1 - (double)task_count(plan) / (threads * (double)plan->slices.count));
+  return falt_wgrad_storing(device, result + sums * (1 + others / 3)) + falt_wgrad_loops(device, 1);
+}
+
+/* The operations of all tasks, and of threads that wait for the last ones. */
+static double work(const falt_pairs_plan *plan, const falt_device *device) {
+  return (double)plan->layer.p.filter.size[FALT_G] * cost(plan, &plan->rows, &plan->columns) *
+         falt_wgrad_imbalance(device, task_count(plan));
+}
+
 /* ---- plan */
 
 /* lines_alone: lines are not joined, because their ends may read outside. */
@@ -138,8 +177,9 @@ static void set_blocks(falt_pairs_plan *plan) {
     const falt_pairs_plan before = *plan;
     plan->blocks[0] = falt_layer_cut(plan->pairs, across);
     plan->blocks[1] = falt_layer_cut(plan->panels, along);
-    const double now =
-        cost(plan, &plan->rows, &plan->columns) * (1 + (double)falt_max(0, wanted - across * along) / (double)wanted);
+    const double few = 1 + (double)falt_max(0, wanted - across * along) / (double)wanted;
+    const double seconds = work(plan, device) / (share * device->limits.f32_flops);
+    const double now = few * (seconds + loading(plan, device) + storing(plan, device));
     if (across == 1 || now < lowest)
       lowest = now;
     else
@@ -202,8 +242,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   set_sizes(plan);
   lay_memory(plan);
   base->cost.seconds =
-      falt_roofline(ask->device, FALT_F32, (double)p->filter.size[FALT_G] * cost(plan, &plan->rows, &plan->columns),
-                    share, falt_problem_bytes(ask->problem));
+      falt_roofline(ask->device, FALT_F32, work(plan, ask->device), share, falt_problem_bytes(ask->problem)) +
+      loading(plan, ask->device) + storing(plan, ask->device);
   return NULL;
 }
 

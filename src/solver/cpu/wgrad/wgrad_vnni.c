@@ -62,6 +62,10 @@ static int64_t ones_of(const falt_outer_tiles_plan *plan) {
 static int64_t pair_count(const falt_outer_tiles_plan *plan) {
   return falt_ceil_div(tile_count(plan), 2);
 }
+/* Tasks that multiply a block. */
+static int64_t task_count(const falt_outer_tiles_plan *plan) {
+  return falt_outer_tiles_groups(plan) * pair_count(plan) * plan->chunks_of_panels.count;
+}
 
 /* ---- execute: outputs out */
 
@@ -232,12 +236,11 @@ static void multiply(void *context, int64_t index) {
   plan->kernels->close();
 }
 
-/* All sums of a pair, after the last block. */
-static void store_sums(void *context, int64_t index) {
+/* The sums of a pair and a panel, after the last block. */
+static void store_square(void *context, int64_t index) {
   const falt_outer_tiles_run *run = context;
-  const int64_t group = index / pair_count(run->plan), pair = index % pair_count(run->plan);
-  for (int64_t panel = 0; panel < run->plan->panels; panel++)
-    store_pair(run, group, pair, panel, square_at(run, group, pair, panel));
+  const int64_t pairs = pair_count(run->plan), panel = index % run->plan->panels, square = index / run->plan->panels;
+  store_pair(run, square / pairs, square % pairs, panel, square_at(run, square / pairs, square % pairs, panel));
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -261,11 +264,11 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     falt_progress_range all =
         falt_progress_enter((double)run.first / (double)plan->all, (double)(run.first + run.parts) / (double)plan->all);
     falt_outer_tiles_bring(&run);
-    falt_parallel_for(threads, falt_outer_tiles_groups(plan) * pair_count(plan) * plan->chunks_of_panels.count,
-                      multiply, &run);
+    falt_parallel_for(threads, task_count(plan), multiply, &run);
     falt_progress_leave(all);
   }
-  if (plan->blocks > 1) falt_parallel_for(threads, falt_outer_tiles_groups(plan) * pair_count(plan), store_sums, &run);
+  const int64_t squares = falt_outer_tiles_groups(plan) * pair_count(plan) * plan->panels;
+  if (plan->blocks > 1) falt_parallel_for(threads, squares, store_square, &run);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -277,10 +280,6 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable, in addition to the conditions of all layers */
 
-static bool is_result(falt_type type) {
-  return falt_type_is_float(type) && type != FALT_F64;
-}
-
 static bool meets_constant(const falt_problem *p) {
   for (int a = 0; a < 3; a++)
     if (p->axis[a].boundary[0] == FALT_CONSTANT || p->axis[a].boundary[1] == FALT_CONSTANT) return true;
@@ -288,12 +287,12 @@ static bool meets_constant(const falt_problem *p) {
 }
 
 static const char *refusal(const falt_problem *p) {
-  return p->operation != FALT_BACKWARD_FILTER                        ? "only backward-filter"
-         : p->input.type != FALT_BF16 || p->output.type != FALT_BF16 ? "only bf16"
-         : p->accumulator != FALT_F32                                ? "sums are f32"
-         : !is_result(p->filter.type)                                ? "only filters in bf16, f16 or f32"
-         : p->boundary_value != 0 && meets_constant(p)               ? "only a constant of zero"
-                                                                     : NULL;
+  return p->operation != FALT_BACKWARD_FILTER                                ? "only backward-filter"
+         : p->input.type != FALT_BF16 || p->output.type != FALT_BF16         ? "only bf16"
+         : p->accumulator != FALT_F32                                        ? "sums are f32"
+         : !falt_type_is_float(p->filter.type) || p->filter.type == FALT_F64 ? "only filters in bf16, f16 or f32"
+         : p->boundary_value != 0 && meets_constant(p)                       ? "only a constant of zero"
+                                                                             : NULL;
 }
 
 /* Of the computed layer, whose width may be the problem's height. */
@@ -318,6 +317,17 @@ static const expense by_matrix = {0.6, 24, 40, 16, 8}, by_vectors = {0.85, 12, 4
 static const double per_spaced = 2, per_apart_line = 100; /* of lines with a stride, element by element */
 static const double per_apart[] = {[FALT_APART_NEAR] = 360, [FALT_APART_FAR] = 1860};
 
+/* Seconds in which a thread loads, block by block, what all threads have prepared for its tasks: panels of dy, and rows
+ * of x at each tap. */
+static double loading(const falt_outer_tiles_plan *plan, const falt_device *device, double depth) {
+  const double groups = (double)falt_outer_tiles_groups(plan), parts = (double)plan->parts;
+  const double tasks = ceil((double)task_count(plan) / (double)falt_threads_count(device->threads));
+  const double y = groups * (double)plan->panels * (double)plan->y_panel, x = parts * (double)plan->x_part;
+  const double panels = tasks * y / (groups * (double)plan->chunks_of_panels.count);
+  const double rows = tasks * parts * depth * FALT_TILES_ROWS * sizeof(uint16_t);
+  return falt_wgrad_loading(device, &plan->base.problem, (double)plan->blocks * (fmin(y, panels) + fmin(x, rows)));
+}
+
 static double estimate(const falt_outer_tiles_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const expense *by = plan->kernels->together > 1 ? &by_matrix : device->isa == FALT_ISA_AVX2 ? &by_avx2 : &by_vectors;
@@ -336,8 +346,10 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) *
                          (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);
-  return falt_roofline(device, FALT_F32, products + transposed + paired + sums + results, by->share,
-                       falt_problem_bytes(&plan->base.problem));
+  const double balanced = products * falt_wgrad_imbalance(device, task_count(plan));
+  return falt_roofline(device, FALT_F32, balanced + transposed + paired + sums + results, by->share,
+                       falt_problem_bytes(&plan->base.problem)) +
+         loading(plan, device, depth) + falt_wgrad_loops(device, 3 * plan->blocks - (plan->blocks == 1));
 }
 
 /* ---- plan */
