@@ -60,10 +60,6 @@ falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device
 static const double in_order = 0.1, stores = 0.3;
 static const double per_loop = 3e-6;
 
-static bool has_far_caches(const falt_device *device) {
-  return falt_load_written(device, 1) > 0;
-}
-
 static double bytes_of(const falt_tensor *t) {
   return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
 }
@@ -78,11 +74,11 @@ double falt_wgrad_storing(const falt_device *device, double bytes) {
 }
 
 double falt_wgrad_loops(const falt_device *device, int64_t loops) {
-  return has_far_caches(device) ? per_loop * (double)loops : 0;
+  return falt_caches_are_far(device) ? per_loop * (double)loops : 0;
 }
 
 double falt_wgrad_imbalance(const falt_device *device, int64_t tasks) {
-  return has_far_caches(device) ? falt_load_imbalance(device, tasks) : 1;
+  return falt_caches_are_far(device) ? falt_load_imbalance(device, tasks) : 1;
 }
 
 static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
