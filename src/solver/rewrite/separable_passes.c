@@ -371,6 +371,7 @@ const falt_solver falt_solver_separable_passes = {.name = "separable-passes",
                                                   .takes_factors = true};
 const falt_solver falt_solver_separable_passes_cpu = {.name = "separable-passes-cpu",
                                                       .device_kind = "cpu",
+                                                      .avx2 = 1.4,
                                                       .plan = plan_on_cpu,
                                                       .spreads = true,
                                                       .factors = true,

@@ -452,4 +452,5 @@ static falt_plan *plan_upconvert(const falt_solver *solver, falt_ask *ask) {
 }
 
 extern const falt_solver falt_solver_upconvert_f32;
-const falt_solver falt_solver_upconvert_f32 = {.name = "upconvert-f32", .device_kind = "cpu", .plan = plan_upconvert};
+const falt_solver falt_solver_upconvert_f32 = {
+    .name = "upconvert-f32", .device_kind = "cpu", .avx2 = 0.75, .plan = plan_upconvert};

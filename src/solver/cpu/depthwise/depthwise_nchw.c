@@ -143,4 +143,4 @@ static const falt_plan_steps steps = {
 
 extern const falt_solver falt_solver_depthwise_nchw;
 const falt_solver falt_solver_depthwise_nchw = {
-    .name = "depthwise-nchw", .device_kind = "cpu", .plan = falt_plan_make, .steps = &steps};
+    .name = "depthwise-nchw", .device_kind = "cpu", .avx2 = 1.3, .plan = falt_plan_make, .steps = &steps};

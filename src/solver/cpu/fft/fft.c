@@ -174,4 +174,4 @@ static falt_plan *plan_fft(const falt_solver *solver, falt_ask *ask) {
   return falt_refuse(ask, "%s", reason);
 }
 
-const falt_solver falt_solver_fft = {.name = "fft", .device_kind = "cpu", .plan = plan_fft, .mixes = true};
+const falt_solver falt_solver_fft = {.name = "fft", .device_kind = "cpu", .avx2 = 0.9, .plan = plan_fft, .mixes = true};

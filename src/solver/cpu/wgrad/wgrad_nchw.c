@@ -127,4 +127,4 @@ static const falt_plan_steps steps = {
 
 extern const falt_solver falt_solver_wgrad_nchw;
 const falt_solver falt_solver_wgrad_nchw = {
-    .name = "wgrad-nchw", .device_kind = "cpu", .avx2 = 1.5, .plan = falt_plan_make, .steps = &steps};
+    .name = "wgrad-nchw", .device_kind = "cpu", .avx2 = 1.1, .plan = falt_plan_make, .steps = &steps};
