@@ -22,8 +22,21 @@ enum {
   LEAST_PART = FALT_TILES_ROWS /* positions */,
   AGAIN = 1 << 16,  /* bytes that a thread packs in the time of a barrier */
   NEAR_THREADS = 2, /* between whose caches panels move as fast as they are packed */
-  FAR = 8           /* bytes that a thread packs while it loads one that another of many threads has packed */
+  FAR = 8,          /* bytes that a thread packs while it loads one that another of many threads has packed */
+  LINE = 64         /* bytes that caches exchange */
 };
+
+static int64_t thread_count(const falt_tiles_plan *plan) {
+  return falt_threads_count(plan->base.device->threads);
+}
+
+static int64_t task_count(const falt_tiles_plan *plan) {
+  return plan->blocks.count * plan->chunks.count;
+}
+
+static int64_t wanted_tasks(const falt_tiles_plan *plan) {
+  return thread_count(plan) == 1 ? 1 : 4 * thread_count(plan);
+}
 
 static void print(const falt_plan *base, falt_text *text) {
   static const char *const kinds[FALT_TILES_KIND_COUNT] = {"u8", "u8", "s8", "bf16", "f32"};
@@ -37,7 +50,7 @@ static void print(const falt_plan *base, falt_text *text) {
                 : plan->windows  ? "windows"
                                  : "pixels",
                 plan->vectors ? "" : " singly", (long long)(falt_layer_most(&plan->blocks) * plan->tiles),
-                falt_threads_count(base->device->threads));
+                (int)thread_count(plan));
 }
 
 static void destroy(falt_plan *base) {
@@ -86,22 +99,56 @@ static const char *refusal(const falt_tiles_plan *plan) {
 static const double share = 0.85;
 static const double per_result = 6, bent = 24, singly = 600, per_sums = 4000, per_tile = 3000;
 static const double per_byte = 2, converted = 24,
-                    apart = 128;               /* of copies; of elements of other types, or not adjacent */
-static const double zipped = 8, gathered = 60; /* of elements of groups, at adjacent positions or not */
-static const double per_run = 700;
+                    apart = 128;                    /* of copies; of elements of other types, or not adjacent */
+static const double zipped = 8, gathered = 60;      /* of elements of groups, at adjacent positions or not */
+static const double per_run = 700, per_line = 2500; /* of copies of neighbours, and of lines of groups */
 
-/* Elements that are copied for a part, of all windows that contain a row. */
+/* Rows that are copied for a part, and their elements, of all windows that contain a row. */
+static int64_t copied_rows(const falt_tiles_plan *plan) {
+  return falt_min(falt_tiles_copies(plan),
+                  falt_layer_most(&plan->lines) * plan->steps * plan->layer.p.filter.size[FALT_D]);
+}
+
 static double copied(const falt_tiles_plan *plan) {
-  const int64_t rows = falt_min(falt_tiles_copies(plan),
-                                falt_layer_most(&plan->lines) * plan->steps * plan->layer.p.filter.size[FALT_D]);
   const int64_t wide = plan->flat ? plan->layer.p.output.size[FALT_W] : plan->wide;
-  return plan->in_place ? 0 : (double)(rows * wide * plan->row);
+  return plan->in_place ? 0 : (double)(copied_rows(plan) * wide * plan->row);
 }
 
 /* The same in copies of neighbours, if other groups are between the channels of neighbouring pixels. */
 static double runs(const falt_tiles_plan *plan) {
   const bool apart_from_neighbours = plan->windows && falt_tiles_groups(plan) > 1;
   return apart_from_neighbours ? copied(plan) / (double)plan->layer.channels : 0;
+}
+
+/* ---- estimate of a given filter with many threads, whose ways to cut tasks differ in these costs */
+
+static bool has_ways(const falt_tiles_plan *plan) {
+  return !plan->packed && thread_count(plan) > NEAR_THREADS;
+}
+
+/* Lines of groups that are copied for a part. Each takes its time even if it is short. */
+static double lines_of_groups(const falt_tiles_plan *plan) {
+  return plan->zipped && has_ways(plan) ? (double)(copied_rows(plan) * plan->residues * plan->deep) : 0;
+}
+
+/* The time of a few tasks, divided by that of perfectly balanced work. Of many tasks a thread takes more than another.
+ */
+static double imbalance(const falt_tiles_plan *plan) {
+  const int64_t tasks = task_count(plan);
+  return has_ways(plan) && tasks < wanted_tasks(plan) ? falt_load_imbalance(plan->base.device, tasks) : 1;
+}
+
+/* Bytes that a thread loads after another has written them: panels that all threads packed, and lines of outputs of
+ * which its block has a part. */
+static double written(const falt_tiles_plan *plan) {
+  const int64_t rounds = falt_ceil_div(task_count(plan), thread_count(plan)), most = falt_layer_most(&plan->chunks);
+  const int64_t positions =
+      falt_layer_most(&plan->blocks) * falt_layer_most(&plan->lines) * falt_layer_most(&plan->spans);
+  const bool shares = plan->transposed && positions * (int64_t)falt_type_size(plan->layer.p.output.type) < LINE;
+  const int64_t panels = falt_min(rounds * most, falt_tiles_groups(plan) * plan->panels);
+  if (!has_ways(plan)) return 0;
+  return (double)(plan->in_time ? 0 : panels * (int64_t)plan->panel) +
+         (double)(shares && plan->blocks.count > 1 ? rounds * most * COLUMNS * LINE : 0);
 }
 
 static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
@@ -123,14 +170,15 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
                          : falt_tiles_converts(plan)            ? converted
                                                                 : per_byte * (double)plan->element;
   const double packing = plan->packed ? 0 : falt_tiles_packing_work(plan);
-  const double copies =
-      parts * (double)falt_tiles_groups(plan) * passes * (copied(plan) * element + runs(plan) * per_run);
+  const double copies = parts * (double)falt_tiles_groups(plan) * passes *
+                        (copied(plan) * element + runs(plan) * per_run + lines_of_groups(plan) * per_line);
   const double work = tiles * (products + sums + results + per_tile) + copies;
   const double filter = plan->in_time ? (double)falt_tensor_count(&p->filter) * (double)falt_type_size(p->filter.type)
                                       : (double)falt_tiles_groups(plan) * (double)plan->panels * (double)plan->panel;
-  const double seconds =
-      falt_roofline(device, FALT_F32, work + (plan->in_time ? packing : 0), share, falt_problem_bytes(p)) +
-      falt_filter_loads(device, filter, plan->blocks.count, plan->chunks.count);
+  const double seconds = falt_roofline(device, FALT_F32, (work + (plan->in_time ? packing : 0)) * imbalance(plan),
+                                       share, falt_problem_bytes(p)) +
+                         falt_filter_loads(device, filter, plan->blocks.count, plan->chunks.count) +
+                         falt_load_written(device, written(plan));
   return plan->packed || plan->in_time ? seconds : seconds + falt_roofline(device, FALT_F32, packing, share, 0);
 }
 
@@ -196,22 +244,22 @@ static int64_t all_parts(const falt_tiles_plan *plan) {
   return size[FALT_N] * size[FALT_D] * plan->lines.count * plan->spans.count;
 }
 
-static int64_t wanted_tasks(const falt_tiles_plan *plan) {
-  const int64_t threads = falt_threads_count(plan->base.device->threads);
-  return threads == 1 ? 1 : 4 * threads;
-}
-
-/* Parts whose rows fit into the L2 cache beside panels; larger ones if these come from beyond, or if neighbours would
- * copy as many lines for themselves as for their own outputs. */
+/* Parts whose rows fit into the L2 cache beside panels; larger ones if these come from beyond or are a task's own, or
+ * if neighbours would copy as many lines for themselves as for their own outputs. */
 static int64_t room(const falt_tiles_plan *plan) {
   const int64_t l2 = (int64_t)plan->base.device->caches.l2, panels = plan->panels * (int64_t)plan->panel;
   const int64_t halo = (plan->steps - 1) * falt_tiles_down(plan) / plan->layer.p.axis[1].stride;
-  return panels > l2 / 2 || (plan->windows && halo * line_bytes(plan) > l2 / 16) ? l2 / 2 : l2 / 8;
+  const bool beyond = plan->by_panels || panels > l2 / 2;
+  return beyond || (plan->windows && halo * line_bytes(plan) > l2 / 16) ? l2 / 2 : l2 / 8;
 }
 
-/* The wanted tasks of each part. If all panels fit into the L2 cache, tasks are cut by positions, so each writes whole
- * output rows: a few columns of many rows are a few lines in each of many pages. The same holds for transposed
- * products, so no row is loaded twice. */
+/* The wanted tasks of all parts, and of each one. If all panels fit into the L2 cache, tasks are cut by positions, so
+ * each writes whole output rows: a few columns of many rows are a few lines in each of many pages. The same holds for
+ * transposed products, so no row is loaded twice. */
+static int64_t wanted_of_parts(const falt_tiles_plan *plan) {
+  return plan->by_panels ? 1 : wanted_tasks(plan);
+}
+
 static int64_t tasks_of_part(const falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels;
   return plan->transposed || panels * (int64_t)plan->panel <= (int64_t)plan->base.device->caches.l2 / 4 ? 1 : panels;
@@ -220,7 +268,7 @@ static int64_t tasks_of_part(const falt_tiles_plan *plan) {
 static void set_parts(falt_tiles_plan *plan) {
   const int64_t *size = plan->layer.p.output.size, height = size[FALT_H], width = size[FALT_W];
   const int64_t bytes = line_bytes(plan), most = room(plan);
-  const int64_t wanted = falt_ceil_div(wanted_tasks(plan), tasks_of_part(plan) * size[FALT_N] * size[FALT_D]);
+  const int64_t wanted = falt_ceil_div(wanted_of_parts(plan), tasks_of_part(plan) * size[FALT_N] * size[FALT_D]);
   int64_t lines = falt_max(1, falt_min(height, most / bytes));
   while (lines > 1 && lines / 2 * width >= LEAST_PART && falt_ceil_div(height, lines) < wanted) lines /= 2;
   plan->lines = falt_layer_cut(height, falt_ceil_div(height, lines));
@@ -273,11 +321,12 @@ static void set_copies(falt_tiles_plan *plan) {
 /* Blocks of parts, so few that threads have enough of them; chunks of panels where positions are too few. */
 static void set_tasks(falt_tiles_plan *plan) {
   const int64_t panels = falt_tiles_groups(plan) * plan->panels; /* of all groups */
-  const int64_t wanted = wanted_tasks(plan), all = all_parts(plan);
+  const int64_t wanted = wanted_of_parts(plan), all = all_parts(plan);
   const int64_t bytes = line_bytes(plan) * falt_layer_most(&plan->lines) / plan->spans.count;
   const int64_t together = falt_max(1, falt_min(room(plan) / falt_max(1, bytes), all * tasks_of_part(plan) / wanted));
   plan->blocks = falt_layer_cut(all, falt_ceil_div(all, together));
-  plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
+  const int64_t chunks = plan->by_panels ? panels : falt_min(panels, falt_ceil_div(wanted, plan->blocks.count));
+  plan->chunks = falt_layer_cut(panels, chunks);
   plan->near = falt_max(1, (int64_t)(plan->base.device->caches.l2 / 4 / plan->panel));
   if (plan->transposed && plan->panel <= NEAR) plan->near = 1; /* lines of few channels are written at once */
 }
@@ -286,9 +335,29 @@ static void set_tasks(falt_tiles_plan *plan) {
  * all threads between packing and products, and than loading panels from the caches of other cores. */
 static bool packs_in_time(const falt_tiles_plan *plan) {
   const int64_t bytes = falt_tiles_groups(plan) * plan->panels * (int64_t)plan->panel, blocks = plan->blocks.count;
-  const int64_t threads = falt_threads_count(plan->base.device->threads);
+  const int64_t threads = thread_count(plan);
   const int64_t loaded = threads > NEAR_THREADS ? FAR * falt_min(blocks, threads) * bytes : 0; /* by all threads */
   return (blocks - 1) * bytes <= AGAIN * threads + loaded;
+}
+
+/* The cost of the plan with its tasks cut by panels alone, or by positions first. A given filter is not packed yet. */
+static double cut(falt_tiles_plan *plan, bool by_panels, bool given) {
+  plan->by_panels = by_panels;
+  set_parts(plan);
+  set_tiles(plan);
+  set_copies(plan);
+  set_tasks(plan);
+  plan->in_time = given && (by_panels || packs_in_time(plan));
+  return estimate(plan, plan->base.device);
+}
+
+/* Many threads that cut few positions, too, pack a large filter's panels several times, or load them from one another's
+ * caches. */
+static void set_cut(falt_tiles_plan *plan, bool given) {
+  const double by_positions = cut(plan, false, given);
+  if (!given || !has_ways(plan)) return;
+  const double by_panels = cut(plan, true, given);
+  if (by_panels >= by_positions || plan->blocks.count > 1) cut(plan, false, given);
 }
 
 static void lay_memory(falt_tiles_plan *plan, bool given) {
@@ -352,12 +421,9 @@ static falt_plan *plan_igemm_vnni(const falt_solver *solver, falt_ask *ask) {
     destroy(&plan->base);
     return falt_refuse(ask, "%s", reason);
   }
-  set_parts(plan);
-  set_tiles(plan);
-  set_copies(plan);
-  set_tasks(plan);
-  plan->in_time = !ask->filter_values && packs_in_time(plan);
-  if (!falt_tiles_order(plan) || (ask->filter_values && !take_filter(plan, ask->filter_values))) {
+  const bool ordered = falt_tiles_order(plan);
+  if (ordered) set_cut(plan, !ask->filter_values);
+  if (!ordered || (ask->filter_values && !take_filter(plan, ask->filter_values))) {
     destroy(&plan->base);
     return falt_refuse_memory(ask);
   }

@@ -77,6 +77,7 @@ typedef struct falt_tiles_plan {
   int64_t groups;                   /* of its last piece */
   int64_t times;                    /* passes of the panel over the segments */
 
+  bool by_panels;                 /* tasks are panels, each by all positions */
   falt_layer_pieces lines, spans; /* parts: lines of a plane of outputs, and spans of their positions */
   int64_t rows;                   /* positions of a tile */
   int64_t along, tiles;           /* tiles of a line (all lines if they are flat), and of a part */

@@ -187,6 +187,45 @@ static void test_large(void **state) {
   falt_device_destroy(&device);
 }
 
+static bool cuts_by_panels(falt_device *device, const char *line) {
+  char whole[LINE + 40];
+  falt_plan *plan = NULL;
+  snprintf(whole, sizeof whole, "%s method=igemm-vnni", line);
+  if (falt_plan_create_line(&plan, device, whole, NULL) != FALT_OK) fail_msg("%s: %s", whole, falt_message());
+  const bool by_panels = ((const falt_tiles_plan *)plan)->by_panels;
+  falt_plan_destroy(&plan);
+  return by_panels;
+}
+
+/* Few positions and a large filter: of many threads each packs panels of its own, for all positions. Two threads share
+ * all panels. */
+static void test_panels(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "forward n=1 c=384 h=8 w=8 k=384 r=1 s=3 pad=0x1 layout=nhwc type=bf16 out-type=f32",
+      "forward n=2 c=256 h=14 w=14 k=250 r=3 s=3 pad=1 layout=nhwc type=bf16 out-type=f32",
+      "forward n=1 c=512 h=14 w=14 k=512 r=3 s=3 pad=1 layout=nhwc type=u8 out-type=s32",
+      "forward n=1 c=256 h=14 w=14 k=512 r=1 s=1 layout=nchw type=bf16 out-type=f32",
+      "forward n=1 c=256 h=14 w=14 k=512 r=3 s=3 pad=1 groups=2 layout=nhwc weight-layout=ohwi type=f16",
+  };
+  falt_cpu_options options;
+  int by_panels = 0;
+  for (int threads = 2; threads <= 16; threads *= 8) {
+    falt_device *device = NULL;
+    falt_cpu_options_default(&options);
+    options.threads = threads;
+    assert_int_equal(falt_device_cpu(&device, &options), FALT_OK);
+    for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+      const bool cut = cuts_by_panels(device, lines[i]);
+      assert_false(cut && threads == 2);
+      by_panels += cut;
+      assert_true(check(device, lines[i], "generic"));
+    }
+    falt_device_destroy(&device);
+  }
+  assert_true(by_panels > 1);
+}
+
 /* 1x1 layers whose pixels are whole groups of 4 bytes: vectors read them in place, except at the ends of lines. */
 static void test_pixels(void **state) {
   (void)state;
@@ -266,6 +305,7 @@ int main(void) {
   seed = chosen ? strtoull(chosen, NULL, 0) : 20261123;
   printf("seed %llu\n", (unsigned long long)seed);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_filters), cmocka_unit_test(test_large),
-                                     cmocka_unit_test(test_pixels), cmocka_unit_test(test_split)};
+                                     cmocka_unit_test(test_panels), cmocka_unit_test(test_pixels),
+                                     cmocka_unit_test(test_split)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
