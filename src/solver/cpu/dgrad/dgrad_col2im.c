@@ -278,6 +278,12 @@ static const char *inapplicable(const falt_ask *ask) {
  * packed filter, which every row of dx reads again. */
 static const double added = 300, read = 1.5;
 
+/* Seconds in which a thread loads the filter that all threads have packed: each task reads all of it. */
+static double loads_packed(const col2im_plan *plan, const falt_device *device) {
+  const double elements = (double)plan->layer.p.output.size[FALT_G] * (double)plan->group;
+  return plan->base.packed ? 0 : falt_load_written(device, elements * sizeof(float));
+}
+
 static double estimate(const col2im_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
   const double padded = (double)(plan->vectors * plan->layer.kernels->width);
@@ -287,9 +293,10 @@ static double estimate(const col2im_plan *plan, const falt_device *device) {
   const double reads = rows * (double)p->output.size[FALT_G] * (double)plan->group / step;
   const double filter = plan->base.packed ? 0 : 100 * (double)falt_tensor_count(&p->filter);
   return falt_roofline(
-      device, FALT_F32,
-      falt_problem_flops(p) * padded / (double)plan->columns + 2 * added * sums + 2 * read * reads + filter,
-      falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(p));
+             device, FALT_F32,
+             falt_problem_flops(p) * padded / (double)plan->columns + 2 * added * sums + 2 * read * reads + filter,
+             falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(p)) +
+         loads_packed(plan, device);
 }
 
 /* ---- plan */
