@@ -171,6 +171,40 @@ static void gather(const char *from, int64_t step, int n, char *to) {
   }
   _mm512_mask_storeu_epi16(to, columns, v);
 }
+
+/* The spans of up to 16 columns, one row's as groups 0 to 7 and the other row's as groups 8 to 15, with the groups of
+ * all columns adjacent. */
+FALT_INLINE void transpose_spans(const falt_tiles_taps *call, int first, const int columns, __m512i v[16]) {
+  const __mmask16 span = (__mmask16)(((uint32_t)1 << call->span) - 1);
+  const __mmask16 low = call->rows[0] ? span : 0, high = call->rows[1] ? span : 0;
+  const char *even = (call->rows[0] ? call->rows[0] : call->rows[1]) + first * call->apart;
+  const char *odd = (call->rows[1] ? call->rows[1] : call->rows[0]) + first * call->apart;
+  FALT_UNROLL
+  for (int k = 0; k < 16; k++) {
+    v[k] = _mm512_setzero_si512();
+    if (k >= columns) continue;
+    const __m256i a = _mm256_maskz_loadu_epi16(low, even + k * call->apart);
+    v[k] = _mm512_inserti64x4(_mm512_castsi256_si512(a), _mm256_maskz_loadu_epi16(high, odd + k * call->apart), 1);
+  }
+  transpose_square(v);
+}
+
+static void taps(const falt_tiles_taps *call) {
+  for (int first = 0; first < call->n; first += FALT_TILE_ROWS) {
+    __m512i v[16];
+    if (call->n - first >= FALT_TILE_ROWS)
+      transpose_spans(call, first, FALT_TILE_ROWS, v);
+    else
+      transpose_spans(call, first, call->n - first, v);
+    for (int i = 0; i < call->count; i++) {
+      const __m512i even = v[call->at[i] / 2], odd = v[8 + call->at[i] / 2];
+      const __m512i group = call->at[i] % 2 == 0
+                                ? _mm512_mask_blend_epi16(0xaaaaaaaa, even, _mm512_slli_epi32(odd, 16))
+                                : _mm512_mask_blend_epi16(0xaaaaaaaa, _mm512_srli_epi32(even, 16), odd);
+      _mm512_storeu_si512(call->to[i] + first / FALT_TILE_ROWS * FALT_TILE, group);
+    }
+  }
+}
 #else
 static void transpose(const falt_tiles_transpose *call) {
   const int64_t groups = (call->bytes + GROUP - 1) / GROUP;
@@ -234,6 +268,18 @@ static void join(const falt_tiles_slots *call) {
 
 static void gather(const char *from, int64_t step, int n, char *to) {
   for (int i = 0; i < n; i++) memcpy(to + 2 * i, from + 2 * i * step, 2);
+}
+
+static void taps(const falt_tiles_taps *call) {
+  for (int i = 0; i < call->count; i++)
+    for (int k = 0; k < FALT_TILE_ROWS * (call->n > FALT_TILE_ROWS ? 2 : 1); k++)
+      for (int j = 0; j < 2; j++) {
+        char *to = call->to[i] + k / FALT_TILE_ROWS * FALT_TILE + k % FALT_TILE_ROWS * GROUP + 2 * j;
+        if (k < call->n && call->rows[j])
+          memcpy(to, call->rows[j] + k * call->apart + 2 * call->at[i], 2);
+        else
+          memset(to, 0, 2);
+      }
 }
 #endif
 

@@ -24,6 +24,7 @@ enum {
   FALT_TILES_ROWS = 32,    /* of a call: two tiles */
   FALT_TILES_COLUMNS = 32, /* the same, and the pitch of sums */
   FALT_TILES_MOST_STEP = 64,
+  FALT_TILES_MOST_TAPS = 16, /* elements of a span */
 };
 
 /* The operand types: columns of U8 and S8 are s8, those of S8_U8 are u8. */
@@ -165,6 +166,18 @@ typedef struct falt_tiles_slots {
   unsigned present;
 } falt_tiles_slots;
 
+/* Groups of columns from elements of two rows of 16 bits. Of a column, `apart` bytes after the one before, `span`
+ * elements may be read. For each i < count, group k of to[i] is element at[i] of column k of both rows, for k < n <=
+ * 32, columns from 16 on one tile further. A row that is NULL is of zeros, and so are columns from n on in the tiles
+ * that are written. */
+typedef struct falt_tiles_taps {
+  const char *rows[2];
+  int64_t apart;
+  int n, span, count;
+  int at[FALT_TILES_MOST_TAPS];
+  char *to[FALT_TILES_MOST_TAPS];
+} falt_tiles_taps;
+
 typedef struct falt_tiles_kernels {
   double speed[FALT_TILES_KIND_COUNT]; /* of products, in f32 multiply-adds of the instruction set's vectors */
   int together;                        /* groups of one instruction, even if fewer are used */
@@ -185,6 +198,7 @@ typedef struct falt_tiles_kernels {
   void (*flip)(char *tile); /* group g of column k and group k of column g change places */
   /* to[i] = from[i*step], of 16 bits at any address, for i < n <= 32 and 1 <= step <= FALT_TILES_MOST_STEP. */
   void (*gather)(const char *from, int64_t step, int n, char *to);
+  void (*taps)(const falt_tiles_taps *call);
   void (*finish)(const falt_tiles_finish *call);
   /* Whether none of n sums in the first rows[0] and rows[1] of 16 rows each is NaN. */
   bool (*numbers)(const float *sums, const int rows[2], int n);

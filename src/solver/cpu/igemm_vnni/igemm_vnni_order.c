@@ -107,14 +107,37 @@ static int rising(const void *left, const void *right) {
   return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Tiles that follow each other, as many as read one stretch. */
-static void cut_blocks(falt_panel_order *order, int64_t most) {
+/* Whether a tile has the elements of another one a few elements further, so that taps of rows are packed together. */
+static bool follows(const falt_panel_order *order, const falt_panel_tile *first, const falt_panel_tile *tile) {
+  const int64_t shift = tile->low - first->low;
+  if (tile->runs != first->runs || shift >= FALT_TILES_MOST_TAPS) return false;
+  for (int64_t i = 0; i < tile->runs; i++) {
+    const falt_panel_run *a = &order->run[first->first + i], *b = &order->run[tile->first + i];
+    if (a->group != b->group || a->groups != b->groups || a->present != b->present) return false;
+    if (a->groups > 1 && a->step != b->step) return false;
+    for (int j = 0; j < GROUP; j++)
+      if (a->present >> j & 1 && b->at[j] - a->at[j] != shift) return false;
+  }
+  return true;
+}
+
+/* Whether the rows of columns that are not adjacent have elements of 16 bits, that need no conversion. */
+static bool has_taps(const falt_tiles_plan *plan) {
+  const falt_tensor *w = &plan->layer.p.filter;
+  return plan->element == 2 && !falt_tiles_converts(plan) && w->stride[FALT_K] != 1;
+}
+
+/* Tiles that follow each other, as many as read one stretch, or as have taps of the same rows. */
+static void cut_blocks(const falt_tiles_plan *plan, falt_panel_order *order, int64_t most) {
+  const bool taps = has_taps(plan);
   for (int64_t i = 0; i < order->tiles; i++) {
     const falt_panel_tile *tile = &order->tile[i];
     falt_panel_block *block = order->blocks > 0 ? &order->block[order->blocks - 1] : NULL;
     const bool empty = tile->runs == 0;
-    const bool goes_on = block && block->end - block->begin < (order->columns ? MOST_TILES : 1) &&
-                         (!order->columns || empty || tile->high - block->low < most);
+    const int64_t room = order->columns ? MOST_TILES : taps ? FALT_TILES_MOST_TAPS : 1;
+    const bool goes_on = block && block->end - block->begin < room &&
+                         (order->columns ? empty || tile->high - block->low < most
+                                         : !empty && follows(order, &order->tile[block->begin], tile));
     if (!goes_on) {
       block = &order->block[order->blocks++];
       *block = (falt_panel_block){.begin = i, .low = empty ? 0 : tile->low, .high = empty ? 0 : tile->high};
@@ -170,6 +193,6 @@ bool falt_tiles_order(falt_tiles_plan *plan) {
   order->columns = extent_of(plan) <= 4 * all && (order->direct || longest <= most);
   order->direct &= order->columns && !falt_tiles_converts(plan);
   qsort(order->tile, (size_t)tiles, sizeof *order->tile, rising);
-  cut_blocks(order, most);
+  cut_blocks(plan, order, most);
   return true;
 }

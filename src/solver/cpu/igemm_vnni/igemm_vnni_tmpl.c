@@ -329,6 +329,7 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .join = join,
     .flip = flip,
     .gather = gather,
+    .taps = taps,
     .finish = finish,
     .numbers = numbers,
 };

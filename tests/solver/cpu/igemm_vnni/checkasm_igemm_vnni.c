@@ -276,6 +276,34 @@ static void check_flip_and_gather(const falt_tiles_kernels *kernels) {
   for (int i = 0; i <= COLUMNS; i++) assert_int_equal(to[i], i < n ? i * step : 0x101);
 }
 
+/* Elements of two rows, whose last one is the last that may be read. */
+static void check_taps(const falt_tiles_kernels *kernels) {
+  enum { ROW = COLUMNS * 30, TAPS = FALT_TILES_MOST_TAPS };
+  static uint16_t from[2][ROW];
+  static char to[TAPS][2 * TILE];
+  const int apart = pick(1, 29), one = pick(0, 3); /* 0, 1: that row is missing */
+  falt_tiles_taps call = {.apart = 2 * apart, .n = pick(1, COLUMNS), .span = pick(1, TAPS), .count = pick(1, TAPS)};
+  for (int i = 0; i < ROW; i++) from[0][i] = (uint16_t)i, from[1][i] = (uint16_t)(ROW + i);
+  for (int j = 0; j < 2; j++)
+    call.rows[j] = j == one ? NULL : (char *)(from[j] + ROW - (call.n - 1) * apart - call.span);
+  for (int i = 0; i < call.count; i++) {
+    call.at[i] = pick(0, call.span - 1);
+    call.to[i] = to[i];
+  }
+  memset(to, 1, sizeof to);
+  kernels->taps(&call);
+  for (int i = 0; i < TAPS; i++)
+    for (int k = 0; k < COLUMNS; k++)
+      for (int j = 0; j < 2; j++) {
+        const bool written = i < call.count && k < (call.n + 15) / 16 * 16, there = k < call.n && j != one;
+        uint16_t found, wanted = 0x101;
+        memcpy(&found, to[i] + k / 16 * TILE + k % 16 * 4 + 2 * j, 2);
+        if (written) wanted = 0;
+        if (written && there) memcpy(&wanted, call.rows[j] + 2 * (k * apart + call.at[i]), 2);
+        assert_int_equal(found, wanted);
+      }
+}
+
 /* ---- sums out */
 
 static void check_finish(const falt_tiles_kernels *kernels) {
@@ -326,6 +354,7 @@ static void check_moves(const falt_tiles_kernels *kernels) {
     check_transpose(kernels);
     check_slots(kernels, round % 2);
     check_flip_and_gather(kernels);
+    check_taps(kernels);
     check_finish(kernels);
   }
   check_split(kernels);

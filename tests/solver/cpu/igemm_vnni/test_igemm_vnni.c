@@ -187,6 +187,32 @@ static void test_large(void **state) {
   falt_device_destroy(&device);
 }
 
+/* Filters of gradients: columns at a small distance, with taps between them that tiles share, some of them backwards.
+ */
+static void test_taps(void **state) {
+  (void)state;
+  static const char *const lines[] = {
+      "layout=nhwc r=3 s=3 type=bf16 filter-strides=9,1,%d,1,3,1",
+      "layout=nchw r=3 s=3 type=bf16 filter-strides=9,1,%d,1,-3,-1",
+      "layout=nhwc r=2 s=2 type=bf16 filter-strides=9,1,%d,1,6,2",
+      "layout=nchw r=5 s=5 type=bf16 filter-strides=25,1,%d,1,5,1",
+      "layout=nhwc r=1 s=3 type=bf16 filter-strides=-40,1,%d,1,5,4",
+      "layout=nhwc r=3 s=3 type=s8 out-type=s32 filter-strides=9,1,%d,1,3,1",
+      "layout=nhwc r=3 s=3 type=f16 filter-strides=9,1,%d,1,3,1",
+  };
+  static const int channels[] = {16, 24, 33, 64, 70};
+  falt_device *device = NULL;
+  assert_int_equal(falt_device_cpu(&device, NULL), FALT_OK);
+  for (size_t i = 0; i < 5 * sizeof lines / sizeof lines[0]; i++) {
+    char line[LINE];
+    const int c = channels[i % 5], k = channels[pick(0, 4)];
+    int end = snprintf(line, sizeof line, "forward n=1 c=%d k=%d h=9 w=%d pad=0 ", c, k, pick(7, 20));
+    snprintf(line + end, sizeof line - (size_t)end, lines[i / 5], 40 * k + pick(0, 1));
+    assert_true(check(device, line, "reference"));
+  }
+  falt_device_destroy(&device);
+}
+
 static bool cuts_by_panels(falt_device *device, const char *line) {
   char whole[LINE + 40];
   falt_plan *plan = NULL;
@@ -305,7 +331,7 @@ int main(void) {
   seed = chosen ? strtoull(chosen, NULL, 0) : 20261123;
   printf("seed %llu\n", (unsigned long long)seed);
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_filters), cmocka_unit_test(test_large),
-                                     cmocka_unit_test(test_panels), cmocka_unit_test(test_pixels),
-                                     cmocka_unit_test(test_split)};
+                                     cmocka_unit_test(test_taps),    cmocka_unit_test(test_panels),
+                                     cmocka_unit_test(test_pixels),  cmocka_unit_test(test_split)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
