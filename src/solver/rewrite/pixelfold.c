@@ -95,8 +95,10 @@ static void fold_row(const folding *job, int64_t k, const char *from, char *to) 
   for (int64_t i = 0; i < folded->size[FALT_W] * times; i++, to += pixel) { /* (tap, pixel of a period) */
     const int64_t j = i + shift;
     if (j < 0 || j >= w->size[FALT_W]) continue;
-    for (int64_t c = 0; c < channels; c++)
-      memcpy(to + (size_t)c * size, from + (j * w->stride[FALT_W] + c * w->stride[FALT_C]) * (int64_t)size, size);
+    const char *tap = from + j * w->stride[FALT_W] * (int64_t)size;
+    if (falt_tensor_unit(w, FALT_C)) memcpy(to, tap, pixel);
+    for (int64_t c = 0; c < channels && !falt_tensor_unit(w, FALT_C); c++)
+      memcpy(to + (size_t)c * size, tap + c * w->stride[FALT_C] * (int64_t)size, size);
   }
 }
 
@@ -222,6 +224,16 @@ static void lay_memory(fold_plan *plan, const falt_problem *p) {
   plan->parent.base.workspace = all->total;
 }
 
+/* Operations in the time of moving one element of a channel that is apart from its neighbours. */
+static const double apart = 400;
+
+/* Seconds of folding a filter that is given with each execution. */
+static double folding_time(const fold_plan *plan, const falt_device *device) {
+  const double elements = (double)falt_tensor_count(&plan->folded), bytes = 2 * (double)filter_bytes(plan);
+  const bool together = falt_tensor_unit(&plan->parent.base.problem.filter, FALT_C);
+  return plan->parent.child->packed ? 0 : falt_roofline(device, FALT_F32, together ? 0 : apart * elements, 1, bytes);
+}
+
 static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask, int64_t period) {
   static const falt_plan_table table = {
       .execute = execute, .print = print, .destroy = falt_parent_destroy, .ready = falt_parent_ready};
@@ -234,11 +246,10 @@ static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask, int64_t pe
     falt_parent_destroy(&plan->parent.base);
     return NULL;
   }
-  const double bytes = plan->parent.child->packed ? 0 : 2 * (double)filter_bytes(plan);
   plan->parent.base.packed = plan->parent.child->packed;
   lay_memory(plan, ask->problem);
   plan->parent.base.cost = plan->parent.child->cost;
-  plan->parent.base.cost.seconds += bytes > 0 ? falt_roofline(ask->device, FALT_F32, 0, 1, bytes) : 0;
+  plan->parent.base.cost.seconds += folding_time(plan, ask->device);
   return &plan->parent.base;
 }
 
