@@ -20,10 +20,9 @@ enum {
   LEAST_BLOCK = 6 /* the same for vectors, whose blocks are smaller */,
   LEAST_SPAN = 64,
   LEAST_PART = FALT_TILES_ROWS /* positions */,
-  AGAIN = 1 << 16,  /* bytes that a thread packs in the time of a barrier */
-  NEAR_THREADS = 2, /* between whose caches panels move as fast as they are packed */
-  FAR = 8,          /* bytes that a thread packs while it loads one that another of many threads has packed */
-  LINE = 64         /* bytes that caches exchange */
+  AGAIN = 1 << 16, /* bytes that a thread packs in the time of a barrier */
+  FAR = 8,         /* bytes that a thread packs while it loads one that another of many threads has packed */
+  LINE = 64        /* bytes that caches exchange */
 };
 
 static int64_t thread_count(const falt_tiles_plan *plan) {
@@ -123,7 +122,7 @@ static double runs(const falt_tiles_plan *plan) {
 /* ---- estimate of a given filter with many threads, whose ways to cut tasks differ in these costs */
 
 static bool has_ways(const falt_tiles_plan *plan) {
-  return !plan->packed && thread_count(plan) > NEAR_THREADS;
+  return !plan->packed && falt_caches_are_far(plan->base.device);
 }
 
 /* Lines of groups that are copied for a part. Each takes its time even if it is short. */
@@ -336,7 +335,8 @@ static void set_tasks(falt_tiles_plan *plan) {
 static bool packs_in_time(const falt_tiles_plan *plan) {
   const int64_t bytes = falt_tiles_groups(plan) * plan->panels * (int64_t)plan->panel, blocks = plan->blocks.count;
   const int64_t threads = thread_count(plan);
-  const int64_t loaded = threads > NEAR_THREADS ? FAR * falt_min(blocks, threads) * bytes : 0; /* by all threads */
+  const bool far = falt_caches_are_far(plan->base.device);
+  const int64_t loaded = far ? FAR * falt_min(blocks, threads) * bytes : 0; /* by all threads */
   return (blocks - 1) * bytes <= AGAIN * threads + loaded;
 }
 
