@@ -111,7 +111,7 @@ static void execute_counted(const falt_plan *plan, const falt_operands *operands
     if (status != FALT_OK) fail_msg("%s: %s: %s", falt_plan_solver(plan), line, falt_message());
     if (counted) fail_msg("%s: %s: %ld allocations in execution %d", falt_plan_solver(plan), line, counted, i);
   }
-  assert_int_equal(threads_of_this_process(), threads);
+  assert_true(threads_of_this_process() <= threads); /* a thread that was joined may have been listed still */
 }
 
 /* True if the solver applies. The device is new: nothing has run on its threads. */
