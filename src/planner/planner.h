@@ -287,6 +287,8 @@ double falt_filter_loads(const falt_device *device, double bytes, int64_t blocks
 /* Whether the device has so many threads that loading what another one has just written takes much longer than what a
  * thread wrote itself: more than two. */
 bool falt_caches_are_far(const falt_device *device);
+/* falt_load_imbalance where caches are far, else 1: estimates for two threads were fitted without it. */
+double falt_far_imbalance(const falt_device *device, int64_t tasks);
 /* Seconds in which a thread loads so many bytes that other threads have just written. Nothing for two threads, whose
  * caches are near. */
 double falt_load_written(const falt_device *device, double bytes);

@@ -96,8 +96,11 @@ static void fold_row(const folding *job, int64_t k, const char *from, char *to) 
     const int64_t j = i + shift;
     if (j < 0 || j >= w->size[FALT_W]) continue;
     const char *tap = from + j * w->stride[FALT_W] * (int64_t)size;
-    if (falt_tensor_unit(w, FALT_C)) memcpy(to, tap, pixel);
-    for (int64_t c = 0; c < channels && !falt_tensor_unit(w, FALT_C); c++)
+    if (falt_tensor_unit(w, FALT_C)) {
+      memcpy(to, tap, pixel);
+      continue;
+    }
+    for (int64_t c = 0; c < channels; c++)
       memcpy(to + (size_t)c * size, tap + c * w->stride[FALT_C] * (int64_t)size, size);
   }
 }

@@ -82,7 +82,7 @@ static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *dev
   const double gathers = plan->in_place ? 0 : apart * (double)plan->chunks.count / (double)layer->results;
   const double results = falt_tensor_unit(&layer->p.output, FALT_C) ? 0 : apart / depth;
   const double work = plan->joined > 1 ? 1.5 : plan->skips ? plan->inside_share : 1;
-  const double uneven = falt_caches_are_far(device) ? falt_load_imbalance(device, task_count(plan)) : 1;
+  const double uneven = falt_far_imbalance(device, task_count(plan));
   const double stretch = work * lanes * switches + gathers + results;
   const double filter = (double)plan->group * layer->kernels->lane_size * (double)layer->p.output.size[FALT_G];
   return falt_roofline(device, layer->p.accumulator,

@@ -311,7 +311,7 @@ static double estimate(const falt_igemm_nchw_plan *plan, const falt_device *devi
   const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->positions;
   const double copies = element_cost(layer) * (double)plan->chunks.count / (double)layer->results;
   const double results = layer->p.output.stride[FALT_W] == 1 ? 0 : apart / (double)plan->depth;
-  const double uneven = falt_caches_are_far(device) ? falt_load_imbalance(device, task_count(plan)) : 1;
+  const double uneven = falt_far_imbalance(device, task_count(plan));
   return falt_roofline(
              device, FALT_F32,
              falt_problem_flops(&layer->p) * (lanes + copies + results) * uneven + falt_igemm_nchw_pack_work(plan),

@@ -77,10 +77,6 @@ double falt_wgrad_loops(const falt_device *device, int64_t loops) {
   return falt_caches_are_far(device) ? per_loop * (double)loops : 0;
 }
 
-double falt_wgrad_imbalance(const falt_device *device, int64_t tasks) {
-  return falt_caches_are_far(device) ? falt_load_imbalance(device, tasks) : 1;
-}
-
 static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *y = &layer->p.output;

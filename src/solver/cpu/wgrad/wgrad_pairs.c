@@ -146,7 +146,7 @@ static double storing(const falt_pairs_plan *plan, const falt_device *device) {
 /* The operations of all tasks, and of threads that wait for the last ones. */
 static double work(const falt_pairs_plan *plan, const falt_device *device) {
   return (double)plan->layer.p.filter.size[FALT_G] * cost(plan, &plan->rows, &plan->columns) *
-         falt_wgrad_imbalance(device, task_count(plan));
+         falt_far_imbalance(device, task_count(plan));
 }
 
 /* ---- plan */

@@ -346,7 +346,7 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double sums = groups * rows * columns * (double)plan->blocks * by->sum;
   const double results = (double)falt_tensor_count(&layer->p.filter) *
                          (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);
-  const double balanced = products * falt_wgrad_imbalance(device, task_count(plan));
+  const double balanced = products * falt_far_imbalance(device, task_count(plan));
   return falt_roofline(device, FALT_F32, balanced + transposed + paired + sums + results, by->share,
                        falt_problem_bytes(&plan->base.problem)) +
          loading(plan, device, depth) + falt_wgrad_loops(device, 3 * plan->blocks - (plan->blocks == 1));
