@@ -76,6 +76,23 @@ static void test_keys(UNUSED void **state) {
   assert_string_not_equal(one, other);
 }
 
+/* A source that changed, a header too, has another digest, and its kernels other keys. */
+static void test_digests(UNUSED void **state) {
+  char one[FALT_CUDA_KEY], other[FALT_CUDA_KEY];
+  falt_cuda_source sources[] = {{"direct.cu", "", "11"}, {"header.cuh", "", "22"}, {NULL, NULL, NULL}};
+  falt_cuda_kernel kernel = kernel_of(5);
+  kernel.sources = sources;
+  falt_cuda_key(&kernel, "sm_90a", one);
+  sources[1].digest = "23";
+  falt_cuda_key(&kernel, "sm_90a", other);
+  assert_string_not_equal(one, other);
+  for (const falt_cuda_source *a = falt_cuda_sources; a->name; a++) {
+    assert_int_equal(strspn(a->digest, "0123456789abcdef"), 64);
+    for (const falt_cuda_source *b = falt_cuda_sources; b < a; b++)
+      if (strcmp(a->text, b->text) != 0) assert_string_not_equal(a->digest, b->digest);
+  }
+}
+
 static void test_format(UNUSED void **state) {
   const falt_cuda_kernel kernel = kernel_of(5);
   const falt_cuda_binary binary = binary_of();
@@ -261,9 +278,9 @@ static int tear_down(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_keys),  cmocka_unit_test(test_format),    cmocka_unit_test(test_files),
-      cmocka_unit_test(test_list),  cmocka_unit_test(test_read_only), cmocka_unit_test(test_full),
-      cmocka_unit_test(test_bound), cmocka_unit_test(test_processes),
+      cmocka_unit_test(test_keys),  cmocka_unit_test(test_digests), cmocka_unit_test(test_format),
+      cmocka_unit_test(test_files), cmocka_unit_test(test_list),    cmocka_unit_test(test_read_only),
+      cmocka_unit_test(test_full),  cmocka_unit_test(test_bound),   cmocka_unit_test(test_processes),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
