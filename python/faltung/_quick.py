@@ -1,4 +1,4 @@
-"""Calls that were made before: a function's result was one execution of one plan, so the next call runs the plan at once."""
+"""Calls that were made before: the result was made by plans one after the other, so the next call runs them at once."""
 from __future__ import annotations
 
 import functools
@@ -29,7 +29,9 @@ class Execution(NamedTuple):
     before_target: int
 
 
-class _Call(NamedTuple):
+class _Step(NamedTuple):
+    """An execution that a call repeats: on its array, or on the result of the step before; and that of its own."""
+
     plan: Plan
     before_source: int
     before_target: int
@@ -77,25 +79,29 @@ def quick(function: _Function) -> _Function:
             known = _calls.get(key, _none)
         except TypeError:
             return function(x, *arguments, **named)
-        if known is not None and place is not None:
-            return _on_gpu(known, x)
-        if known is not None:
-            y = np.empty(known.shape, known.dtype)
-            known.plan.run(address_of(x) + known.before_source, None, address_of(y) + known.before_target)
-            note(Execution(known.plan, x, y, known.before_source, known.before_target))
-            return y
-        return _watched(key, function, x, arguments, named)
+        if known is None:
+            return _watched(key, function, x, arguments, named)
+        for step in known:
+            x = _on_cpu(step, x) if place is None else _on_gpu(step, x)
+        return x
 
     return cast(_Function, call)
 
 
-def _on_gpu(known: _Call, x: Any) -> Any:
-    """The call on an array of CuPy, on its device's current stream."""
-    y = Cupy.empty(known.shape, known_code(known.dtype), x)
-    stream, workspace, held = known.plan._place(Cupy, y)
-    known.plan.run(Cupy.view(x).pointer + known.before_source, None, Cupy.view(y).pointer + known.before_target,
-                   stream=stream, workspace=workspace)
-    note(Execution(known.plan, x, y, known.before_source, known.before_target))
+def _on_cpu(step: _Step, x: np.ndarray) -> np.ndarray:
+    y = np.empty(step.shape, step.dtype)
+    step.plan.run(address_of(x) + step.before_source, None, address_of(y) + step.before_target)
+    note(Execution(step.plan, x, y, step.before_source, step.before_target))
+    return y
+
+
+def _on_gpu(step: _Step, x: Any) -> Any:
+    """The step on an array of CuPy, on its device's current stream."""
+    y = Cupy.empty(step.shape, known_code(step.dtype), x)
+    stream, workspace, held = step.plan._place(Cupy, y)
+    step.plan.run(Cupy.view(x).pointer + step.before_source, None, Cupy.view(y).pointer + step.before_target,
+                  stream=stream, workspace=workspace)
+    note(Execution(step.plan, x, y, step.before_source, step.before_target))
     del held
     return y
 
@@ -106,7 +112,7 @@ def _none() -> None:
 
 def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, arguments: tuple[Any, ...],
              named: dict[str, Any]) -> Any:
-    """Calls the function; keeps the plan if one execution from x into the result was all."""
+    """Calls the function; keeps what it executed if that was plan after plan, from x into the result."""
     outer, _local.seen = getattr(_local, "seen", None), []
     try:
         y = function(x, *arguments, **named)
@@ -114,10 +120,21 @@ def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, 
     finally:
         _local.seen = outer
     given = any(y is value for value in (*arguments, *named.values()))
-    fresh = type(y) is type(x) and not given and y.flags.owndata and y.flags.c_contiguous
-    plan = seen[0].plan if len(seen) == 1 else None
-    if fresh and plan is not None and seen[0].source is x and seen[0].target is y:
-        _calls.put(key, _Call(plan, seen[0].before_source, seen[0].before_target, y.shape, y.dtype))
+    steps = [] if given else _steps(x, seen)
+    if steps and seen[-1].target is y:
+        _calls.put(key, tuple(steps))
     if outer is not None:
         outer.extend(seen)
     return y
+
+
+def _steps(x: Any, seen: list[Execution]) -> list[_Step]:
+    """The executions as steps from x on; none unless each reads what the one before wrote, into an array of its own."""
+    steps = []
+    for plan, source, target, before_source, before_target in seen:
+        fresh = type(target) is type(x) and target.flags.owndata and target.flags.c_contiguous
+        if plan is None or source is not x or not fresh:
+            return []
+        steps.append(_Step(plan, before_source, before_target, target.shape, target.dtype))
+        x = target
+    return steps

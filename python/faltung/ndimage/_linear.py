@@ -9,9 +9,10 @@ import numpy as np
 
 from .. import _arrays
 from .._filter import Kernel, apply, is_plain_value, rows_beyond, run, trim
-from .._library import F32, F64, S32
+from .._library import F32, F64, S32, SIZES
 
 SMALL = frozenset(["int8", "uint8", "int16", "uint16"])
+UNSIGNED = frozenset(["uint8", "uint16"])
 
 
 def linear(library: Any, array: Any, dtype: np.dtype, kernel: Kernel, out_dtype: np.dtype, into: Any = None) -> Any:
@@ -33,7 +34,10 @@ def linear(library: Any, array: Any, dtype: np.dtype, kernel: Kernel, out_dtype:
         return _run(library, array, kernel, np.float32 if narrow else np.float64, shape, code, out_dtype, into)
     exact = _exact_code(kernel, name, out_dtype)
     if exact is not None:
-        return library.cast(_run(library, array, kernel, np.float32, shape, exact, out_dtype, into), out_dtype)
+        return wrapped(library, _run(library, array, kernel, np.float32, shape, exact, out_dtype, into), out_dtype)
+    floor = _floor(kernel, name, out_dtype) if library is not _arrays.Numpy else None
+    if floor is not None:
+        return wrapped(library, _run(library, array, floor[0], np.float64, shape, floor[1], None, None), out_dtype)
     sums = _run(library, array, kernel, np.float64, shape, F64, None, None)
     if library is _arrays.Numpy:
         _settle(sums, array, kernel)
@@ -70,6 +74,37 @@ def _exact_code(kernel: Kernel, name: str, out_dtype: np.dtype) -> int | None:
         if own.min <= least and most <= own.max:
             return _arrays.CODE_OF[out_dtype.name]
     return _arrays.CODE_OF["int16"] if max(-least, most) < 1 << 15 else S32
+
+
+def _floor(kernel: Kernel, name: str, out_dtype: np.dtype) -> tuple[Kernel, int] | None:
+    """The filter whose sums, rounded, are this one's sums cut towards zero, and the type that holds them; None where
+    sums may be negative. A sum as near an integer as rounding errors counts as it."""
+    if name not in UNSIGNED or out_dtype.name not in UNSIGNED or kernel.beta:
+        return None
+    if min(kernel.alpha, kernel.value, kernel.taps.min()) < 0:
+        return None
+    most = max(np.iinfo(name).max, kernel.value) * float(kernel.taps.sum()) * kernel.alpha
+    error = (kernel.taps.size + 4) * np.finfo(float).eps * most
+    for wide in sorted({out_dtype.name, "uint16"}, key=lambda wide: np.iinfo(wide).max):
+        if most < np.iinfo(wide).max + 1:
+            return kernel._replace(beta=error - 0.5), _arrays.CODE_OF[wide]
+    return None
+
+
+def wrapped(library: Any, array: Any, dtype: np.dtype) -> Any:
+    """Integers modulo the range of a narrower type. On a GPU the library copies the low bytes, in a fifth of the time
+    of an element-wise kernel of CuPy's."""
+    if library is _arrays.Numpy or dtype.name not in SMALL or array.ndim == 0:
+        return library.cast(array, dtype)
+    wide = library.view(array)
+    step = SIZES[wide.type] // dtype.itemsize
+    if step < 2:
+        return array
+    result = library.empty(tuple(array.shape), _arrays.CODE_OF[dtype.name], array)
+    low = wide._replace(type=_arrays.CODE_OF[dtype.name], strides=tuple(step * s for s in wide.strides))
+    one = Kernel(np.ones(1, np.float32), (len(wide.shape) - 1,), (0,), ((1, 1),), transforms=False)
+    run(library, low, library.view(result), one)
+    return result
 
 
 def cut(library: Any, sums: Any, out_dtype: np.dtype) -> Any:

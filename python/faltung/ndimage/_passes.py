@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _arrays
-from .._filter import Kernel
+from .._filter import Kernel, apply
 from .._library import F64
 from . import _slabs
 from ._arguments import Input
-from ._linear import SMALL, _run, cut, linear
+from ._linear import SMALL, UNSIGNED, _run, cut, linear
 
 FUSED_TAPS = 1 << 14
 FEW_TAPS = 32  # that a GPU applies in f64, or to integers, in less time than it moves an array between passes
@@ -83,13 +83,16 @@ def _once(library: Any, array: Any, dtype: np.dtype, one: Pass, cval: float, out
     kernel = one.kernel(cval)
     if not one.divide:
         return linear(library, array, dtype, kernel, out_dtype, into)
+    gpu = library is not _arrays.Numpy
     if out_dtype.kind == "f":
-        if dtype.name == out_dtype.name == "float32":
+        if dtype.name == out_dtype.name == "float32" or gpu and dtype.name == out_dtype.name == "float64":
             return linear(library, array, dtype, kernel._replace(alpha=1.0 / one.divide), out_dtype, into)
         sums = linear(library, array, dtype, kernel, np.dtype(np.float64))
         return library.cast(sums / float(one.divide), out_dtype)
     if 0 in array.shape:
         return library.cast(array, out_dtype)
+    if gpu and dtype.name in UNSIGNED and out_dtype == dtype and 0 <= cval <= np.iinfo(dtype).max:
+        return _mean(library, array, dtype, kernel, one.divide)
     if dtype.name in _arrays.CODE_OF and dtype.kind != "b":
         wide = array if dtype.isnative else library.cast(array, dtype.newbyteorder("="))
     else:
@@ -98,6 +101,14 @@ def _once(library: Any, array: Any, dtype: np.dtype, one: Pass, cval: float, out
     if dtype.kind in "iu" and cval == int(cval) and library is _arrays.Numpy:
         np.rint(sums, sums)  # sums of integers are integers, whatever solver adds them
     return cut(library, sums / float(one.divide), out_dtype)
+
+
+def _mean(library: Any, array: Any, dtype: np.dtype, kernel: Kernel, divide: int) -> Any:
+    """Sums of unsigned integers divided, and cut, in one pass on a GPU."""
+    if dtype.name == "uint8" and divide <= _slabs.WIDE and kernel.value == int(kernel.value):
+        kernel = kernel._replace(taps=kernel.taps.astype(np.float32), alpha=1.0 / divide, beta=0.5 / divide - 0.5)
+        return apply(library, array, kernel, tuple(array.shape), _arrays.CODE_OF["uint8"])
+    return linear(library, array, dtype, kernel._replace(alpha=1.0 / divide), dtype)
 
 
 def chain(item: Input, passes: list[Pass], cval: Any) -> Any:

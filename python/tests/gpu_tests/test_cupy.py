@@ -44,6 +44,49 @@ def test_ndimage(random, call, dtype, shape):
         assert np.allclose(got.get(), want, rtol=size, atol=size * 200)
 
 
+EXACT = {
+    "uniform": lambda m, x: m.uniform_filter(x, 31),
+    "uniform along rows": lambda m, x: m.uniform_filter1d(x, 9, 0, mode="constant", cval=7),
+    "sobel": lambda m, x: m.sobel(x),
+    "correlate": lambda m, x: m.correlate(x, np.arange(9).reshape(3, 3), mode="wrap"),
+}
+
+
+@pytest.mark.parametrize("call", EXACT)
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i1", "i2"])
+def test_exact_integers(random, call, dtype):
+    """Means and whole taps have one right result; a call that was made before repeats what it did then."""
+    info = np.iinfo(dtype)
+    for _ in range(3):
+        x = random.integers(info.min, info.max, (150, 170), dtype, endpoint=True)
+        got, want = EXACT[call](ours, cupy.asarray(x)), EXACT[call](theirs, x)
+        assert got.dtype == want.dtype and np.array_equal(got.get(), want)
+
+
+@pytest.mark.parametrize("dtype", ["u1", "u2"])
+@pytest.mark.parametrize("cval", [0, 3, 200])
+def test_sums_at_integers(random, dtype, cval):
+    """Halves and quarters are exact: sums that are integers stay what they are, others are cut."""
+    x = random.integers(0, np.iinfo(dtype).max, (90, 110), dtype, endpoint=True)
+    for taps in ([0.25, 0.5, 0.25], [0.5, 0.25, 0.125, 0.125], [1.5, 2.25, 0.25]):
+        for axis in (0, 1):
+            got = ours.correlate1d(cupy.asarray(x), taps, axis, mode="constant", cval=cval)
+            assert np.array_equal(got.get(), theirs.correlate1d(x, taps, axis, mode="constant", cval=cval))
+    level = np.full((64, 64), 255, "u1")
+    assert np.array_equal(ours.gaussian_filter(cupy.asarray(level), 2).get(), level)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1"])
+def test_calls_again(random, dtype):
+    """Several plans one after the other, repeated with other data and in another stream."""
+    for _ in range(3):
+        x = random.integers(0, 200, (120, 130)).astype(dtype)
+        with cupy.cuda.Stream(non_blocking=True) as stream:
+            got = ours.gaussian_filter(cupy.asarray(x), 3)
+            stream.synchronize()
+        assert np.abs(got.get() - theirs.gaussian_filter(x, 3).astype(float)).max() <= (1 if dtype == "u1" else 1e-3)
+
+
 def test_views(random):
     x = random.random((50, 60)).astype("f4")
     for view in (lambda a: a.T, lambda a: a[::-1, ::2], lambda a: a[3:, 5:-2]):
