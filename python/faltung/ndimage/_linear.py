@@ -97,11 +97,11 @@ def wrapped(library: Any, array: Any, dtype: np.dtype) -> Any:
     if library is _arrays.Numpy or dtype.name not in SMALL or array.ndim == 0:
         return library.cast(array, dtype)
     wide = library.view(array)
-    step = SIZES[wide.type] // dtype.itemsize
+    step = SIZES[wide.code] // dtype.itemsize
     if step < 2:
         return array
     result = library.empty(tuple(array.shape), _arrays.CODE_OF[dtype.name], array)
-    low = wide._replace(type=_arrays.CODE_OF[dtype.name], strides=tuple(step * s for s in wide.strides))
+    low = wide._replace(code=_arrays.CODE_OF[dtype.name], strides=tuple(step * s for s in wide.strides))
     one = Kernel(np.ones(1, np.float32), (len(wide.shape) - 1,), (0,), ((1, 1),), transforms=False)
     run(library, low, library.view(result), one)
     return result

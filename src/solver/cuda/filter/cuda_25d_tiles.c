@@ -190,7 +190,7 @@ static double bytes_of(const falt_tile_problem *p, const falt_25d *s) {
 static double memory_seconds(const falt_tile_problem *p, const falt_machine *m, const falt_25d *s, double blocks) {
   const double threads = blocks * s->block[0] * s->block[1], ahead = (double)s->ahead / lines_of(p, s);
   const double flight = threads * results_of(s) * p->x_bytes * fmax(1, ahead);
-  const double idle = flight < FLIGHT ? pow(FLIGHT / flight, 0.25) : 1;
+  const double idle = flight < FLIGHT ? sqrt(sqrt(FLIGHT / flight)) : 1;
   const double apart = s->width * p->x_bytes < WIDE ? narrow_cost : 1, alone = lines_of(p, s) == 1 ? line_cost : 1;
   return bytes_of(p, s) / (m->bytes_per_s * memory_share) * idle * apart * alone *
          (1 + warps_missed * FALT_WARP / threads);
@@ -272,6 +272,11 @@ static void consider(const falt_tile_problem *p, const falt_machine *m, falt_25d
   falt_tile_offer(search, &tile, tile.rejected, tile.seconds);
 }
 
+/* Lines in flight: at most those of a plane, where it has several, and then two at least. */
+static int ahead_of(const falt_tile_problem *p, const falt_25d *s, int wanted) {
+  return lines_of(p, s) == 1 ? wanted : larger(2, smaller(wanted, lines_of(p, s)));
+}
+
 void falt_25d_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_search *search) {
   static const int widths[] = {1, 2, 4, 8, 16}, rows[] = {1, 2, 4}, ahead[] = {1, 2, 3, 5};
   static const int blocks[][2] = {{128, 1}, {128, 2}, {128, 4}, {64, 1},  {64, 2},  {64, 4}, {64, 6},
@@ -284,7 +289,8 @@ void falt_25d_each(const falt_tile_problem *p, const falt_machine *m, falt_tile_
     const int bytes = tile.width * p->x_bytes;
     const bool narrow = bytes < WIDE / 4 && 4 * tile.width <= p->out[COLUMN];
     if (lines_of(p, &tile) == 1 && ahead[a] > 3) continue; /* planes of an iteration */
-    if (lines_of(p, &tile) > 1) tile.ahead = larger(2, smaller(ahead[a], lines_of(p, &tile)));
+    tile.ahead = ahead_of(p, &tile, ahead[a]);
+    if (a > 0 && tile.ahead == ahead_of(p, &tile, ahead[a - 1])) continue; /* the same tile again */
     if (bytes <= WIDE && !narrow) consider(p, m, tile, search);
   }
 }
