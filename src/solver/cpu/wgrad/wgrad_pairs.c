@@ -19,14 +19,9 @@ enum {
   TASKS_A_THREAD = 4,
 };
 
-/* The kernels of AVX512_BF16 on machines with AMX, too: AMX tiles would need rows padded to 32 positions. */
-static falt_isa isa_of(const falt_device *device) {
-  return device->isa == FALT_ISA_AMX ? FALT_ISA_BF16 : device->isa;
-}
-
 static void print(const falt_plan *base, falt_text *text) {
   const falt_pairs_plan *plan = (const falt_pairs_plan *)base;
-  falt_text_add(text, "(wgrad-pairs %s %s rows %lldx%lld slices=%lld threads=%d)", falt_isa_name(isa_of(base->device)),
+  falt_text_add(text, "(wgrad-pairs %s %s rows %lldx%lld slices=%lld threads=%d)", falt_isa_name(base->device->isa),
                 plan->rows.is_input ? "input" : "output", (long long)plan->blocks[0].count,
                 (long long)plan->blocks[1].count, (long long)plan->slices.count,
                 falt_threads_count(base->device->threads));
@@ -54,57 +49,58 @@ static const char *inapplicable(const falt_ask *ask) {
 
 /* ---- estimate */
 
-/* Costs in f32 operations at the vectors' peak rate. For each element: pairs interleaved from NHWC, transposed from
- * NCHW, or copied. For each sum of a slice. For each element of dw: stored in place, after a transpose, or alone
- * because dw has gaps. AVX2 packs element by element. */
+/* Costs in f32 operations at the vectors' peak rate. For each element: columns and rows packed from NHWC, columns
+ * transposed from NCHW, or copied. For each sum of a slice. For each element of dw: stored in place, after a transpose,
+ * or alone because dw has gaps. AVX2 packs element by element. */
 typedef struct expense {
-  double paired, crossed, copied, sum, result, transposed, apart;
+  double paired, rows, crossed, copied, sum, result, transposed, apart;
 } expense;
-static const expense by_vectors = {8, 8, 3, 6, 12, 40, 320}, by_avx2 = {80, 64, 3, 6, 12, 40, 320};
+static const expense by_vectors = {8, 8, 8, 3, 6, 12, 40, 320}, by_avx2 = {80, 80, 64, 3, 6, 12, 40, 320},
+                     by_matrix = {8, 16, 8, 3, 6, 12, 40, 320};
 static const double share = 0.9;
 static const double per_span = 300;         /* overhead of copying a contiguous span of a channel's positions */
 static const double per_padded_span = 1500; /* the same where a tap may read padding, so each line is clipped */
 static const double accumulators = 8;       /* independent sums that hide the latency of a multiply-add */
 static const double rows_apart = 1.5;       /* factor of loading operands whose rows are apart */
 static const double repacking = 2;          /* factor of packing x again for each tap */
+static const double matrix_share = 0.65;    /* of a matrix unit's rate, beside `share` */
 static const double single_vector = 1.25;   /* factor of a panel of one vector, in which each product needs a load */
 
 /* Of a position, for the channels of rows or columns that a task packs. */
 static double packing(const falt_pairs_side *side, bool rows, bool edges, const expense *by) {
   const bool in_place = !edges && side->steps[3] == 1 && side->together % FALT_PAIRS_PIECE == 0;
   const double copied = in_place ? 0 : by->copied + (edges ? per_padded_span : per_span) / (double)side->together;
-  const double pairs = by->paired * (edges && rows ? repacking : 1);
+  const double pairs = (rows ? by->rows : by->paired) * (edges && rows ? repacking : 1);
   return side->lines ? (double)side->channels * (copied + (rows ? 0 : by->crossed))
                      : (double)falt_max(side->channels, FALT_TILE_ROWS) * pairs;
 }
 
-static int64_t rounded_rows(int64_t channels) {
+static int64_t rounded_rows(const falt_pairs_plan *plan, int64_t channels) {
   const int64_t tiles = falt_ceil_div(channels, FALT_TILE_ROWS);
-  return tiles * falt_ceil_div(channels, tiles);
+  return tiles * (plan->matrix ? FALT_TILE_ROWS : falt_ceil_div(channels, tiles));
 }
 
-static const expense *expense_of(const falt_device *device) {
-  return device->isa < FALT_ISA_AVX512 ? &by_avx2 : &by_vectors;
+static const expense *expense_of(const falt_pairs_plan *plan) {
+  return plan->matrix ? &by_matrix : plan->base.device->isa < FALT_ISA_AVX512 ? &by_avx2 : &by_vectors;
 }
 
-/* Products at a time, in f32 multiply-adds. Beside a matrix unit vectors multiply pairs at half the rate: products took
- * 1.7 to 1.9 times as long on 16 threads of a Xeon with AMX. */
+/* Products at a time, in f32 multiply-adds. */
 static double speed_of(const falt_pairs_plan *plan, const falt_device *device) {
   const double speed = plan->kernels->speed[FALT_TILES_BF16];
-  return falt_halves_speed(device, device->isa == FALT_ISA_AMX ? speed / 2 : speed);
+  return falt_halves_speed(device, plan->matrix ? matrix_share * speed : speed);
 }
 
 /* The operations of a group. */
 static double cost(const falt_pairs_plan *plan, const falt_pairs_side *rows, const falt_pairs_side *columns) {
   const falt_device *device = plan->base.device;
-  const expense *by = expense_of(device);
+  const expense *by = expense_of(plan);
   const double speed = speed_of(plan, device);
   const double positions = (double)plan->layer.positions, m = (double)rows->channels, n = (double)columns->channels;
   const int64_t whole = columns->channels / FALT_TILES_COLUMNS * FALT_TILES_COLUMNS, rest = columns->channels - whole;
   const double wide = (double)whole + (rest == 0               ? 0
                                        : rest > FALT_TILE_ROWS ? FALT_TILES_COLUMNS
-                                                               : single_vector * FALT_TILE_ROWS);
-  const double taps = (double)plan->layer.taps, sums = taps * (double)rounded_rows(rows->channels) * wide;
+                                                               : (plan->matrix ? 1 : single_vector) * FALT_TILE_ROWS);
+  const double taps = (double)plan->layer.taps, sums = taps * (double)rounded_rows(plan, rows->channels) * wide;
   const double alone = 2 * (double)falt_min(rows->channels, FALT_TILE_ROWS); /* vectors of a tile's sums */
   const double products = 2 * sums * positions / speed * (alone < accumulators ? accumulators / alone : 1);
   const double packed = positions * (taps * packing(rows, true, plan->edges, by) * (double)plan->blocks[1].count +
@@ -214,7 +210,7 @@ static void set_sizes(falt_pairs_plan *plan) {
   plan->rows = input_rows ? x : y;
   plan->columns = input_rows ? y : x;
   plan->tiles = falt_ceil_div(plan->rows.channels, FALT_TILE_ROWS);
-  plan->tile_rows = falt_ceil_div(plan->rows.channels, plan->tiles);
+  plan->tile_rows = plan->matrix ? FALT_TILE_ROWS : falt_ceil_div(plan->rows.channels, plan->tiles);
   plan->tap_pairs = falt_ceil_div(plan->tiles, 2);
   plan->pairs = plan->layer.taps * plan->tap_pairs;
   plan->panels = falt_ceil_div(plan->columns.channels, FALT_TILES_COLUMNS);
@@ -242,9 +238,10 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   const falt_problem *p = &plan->layer.p;
   if (!falt_wgrad_is_contiguous(&p->input)) return "neither channels nor pixels of the input are adjacent";
   if (!falt_wgrad_is_contiguous(&p->output)) return "neither channels nor pixels of the output are adjacent";
-  plan->kernels = falt_tiles_kernels_for(isa_of(ask->device));
+  plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   plan->outer = falt_outer_kernels_for(ask->device->isa);
   if (slice_bytes(p) > (double)INT32_MAX) return "its sums exceed 2 GB";
+  plan->matrix = plan->kernels->together > 1;
   plan->edges = !falt_wgrad_is_pointwise(p);
   set_sizes(plan);
   lay_memory(plan);

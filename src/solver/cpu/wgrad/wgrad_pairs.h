@@ -35,6 +35,7 @@ typedef struct falt_pairs_plan {
   const falt_outer_kernels *outer;
   falt_pairs_side rows, columns; /* of the product */
   bool edges;                    /* taps may read outside, where there are zeros */
+  bool matrix;                   /* rows of a tile are positions, and chunks end with zeros to whole pieces */
   int64_t tiles, tile_rows;      /* tiles of rows of a tap, and rows of each */
   int64_t tap_pairs;             /* of tiles of a tap */
   int64_t pairs, panels;         /* of all taps; 32 columns */

@@ -164,14 +164,19 @@ static void find_positions(const task *t, side *s, int64_t tap) {
   }
 }
 
-/* A piece of up to 32 adjacent channels as tiles of pairs of positions. */
-static void pack_pairs(const task *t, const side *s, int64_t piece, int64_t channel, int64_t n, char *to) {
+/* Where the pixels of a piece have channels from `channel` on, up to 32. */
+static void place_rows(const side *s, int64_t piece, int64_t channel, const void *rows[PIECE]) {
   static const uint16_t zeros[COLUMNS];
-  const void *rows[PIECE];
   for (int i = 0; i < PIECE; i++) {
     const uint16_t *pixel = s->pixels[piece * PIECE + i];
     rows[i] = pixel ? pixel + channel : zeros;
   }
+}
+
+/* A piece of up to 32 adjacent channels as tiles of pairs of positions. */
+static void pack_pairs(const task *t, const side *s, int64_t piece, int64_t channel, int64_t n, char *to) {
+  const void *rows[PIECE];
+  place_rows(s, piece, channel, rows);
   t->run->plan->kernels->pair(&(falt_tiles_square){rows, to, 0, (int)n});
 }
 
@@ -245,13 +250,25 @@ static void pack_columns(const task *t, int64_t begin, int64_t end) {
     }
 }
 
+/* The rows of a piece: vectors read a position's pairs as tiles of the panel have them, a matrix unit a channel's
+ * positions. */
+static void pack_rows(const task *t, int64_t piece, int64_t channel, int64_t n, char *to) {
+  const void *rows[PIECE];
+  if (!t->run->plan->matrix) {
+    pack_pairs(t, &t->rows, piece, channel, n, to);
+    return;
+  }
+  place_rows(&t->rows, piece, channel, rows);
+  t->run->plan->kernels->transpose_rows(&(falt_tiles_square){rows, to, FALT_TILE_BYTES, (int)n});
+}
+
 /* The rows of a pair of tiles. */
 static void bring_rows(const task *t, int64_t pair, int tiles, falt_tile_rows list[2]) {
   const falt_pairs_plan *plan = t->run->plan;
   const int64_t each = plan->tile_rows, first = first_tile(plan, pair), channel = first * each;
   if (plan->rows.lines) {
     const int64_t n = falt_min(tiles * each, plan->rows.channels - channel);
-    const lines from = bring_lines(t, &t->rows, channel, n, tiles * each, 2, t->row_room);
+    const lines from = bring_lines(t, &t->rows, channel, n, tiles * each, plan->matrix ? PIECE : 2, t->row_room);
     for (int i = 0; i < tiles; i++)
       list[i] = (falt_tile_rows){from.at + i * each * from.pitch, from.pitch, FALT_TILE_BYTES};
     return;
@@ -261,9 +278,9 @@ static void bring_rows(const task *t, int64_t pair, int tiles, falt_tile_rows li
     char *to = t->row_room + i * t->pieces * FALT_TILE;
     const int64_t n = rows_from(plan, first + i) + (together > 1 ? rows_from(plan, first + 1) : 0);
     const int64_t next = falt_ceil_div(n, ROWS) * FALT_TILE;
-    for (int64_t piece = 0; piece < t->pieces; piece++)
-      pack_pairs(t, &t->rows, piece, channel + i * each, n, to + piece * next);
-    for (int j = 0; j < together; j++) list[i + j] = (falt_tile_rows){to + j * FALT_TILE, PAIR_BYTES, next};
+    for (int64_t piece = 0; piece < t->pieces; piece++) pack_rows(t, piece, channel + i * each, n, to + piece * next);
+    for (int j = 0; j < together; j++)
+      list[i + j] = (falt_tile_rows){to + j * FALT_TILE, plan->matrix ? FALT_TILE_BYTES : PAIR_BYTES, next};
   }
 }
 
@@ -380,6 +397,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.columns.by = &plan->columns;
   t.row_room = (char *)scratch + plan->at.rows;
   t.column_room = (char *)scratch + plan->at.columns;
+  plan->kernels->open((int)plan->tile_rows);
   for (int64_t piece = first; piece < last && !falt_cancelled(); piece += t.pieces) {
     t.pieces = falt_min(FALT_PAIRS_PIECES, last - piece);
     t.first = piece * PIECE;
@@ -393,6 +411,7 @@ static void run_task(void *context, int64_t index, void *scratch) {
       multiply(&t, &at);
     }
   }
+  plan->kernels->close();
   if (plan->kept && plan->slices.count == 1 && !falt_cancelled()) store_part(run, &own);
 }
 
