@@ -92,17 +92,18 @@ def _floor(kernel: Kernel, name: str, out_dtype: np.dtype) -> tuple[Kernel, int]
 
 
 def wrapped(library: Any, array: Any, dtype: np.dtype) -> Any:
-    """Integers modulo the range of a narrower type. On a GPU the library copies the low bytes, in a fifth of the time
-    of an element-wise kernel of CuPy's."""
+    """Integers modulo the range of a narrower type. On a GPU the library copies the low bytes, by a filter of one tap with
+    a stride, in a quarter of the time that CuPy's conversion takes."""
     if library is _arrays.Numpy or dtype.name not in SMALL or array.ndim == 0:
         return library.cast(array, dtype)
-    wide = library.view(array)
-    step = SIZES[wide.code] // dtype.itemsize
-    if step < 2:
-        return array
-    result = library.empty(tuple(array.shape), _arrays.CODE_OF[dtype.name], array)
-    low = wide._replace(code=_arrays.CODE_OF[dtype.name], strides=tuple(step * s for s in wide.strides))
-    one = Kernel(np.ones(1, np.float32), (len(wide.shape) - 1,), (0,), ((1, 1),), transforms=False)
+    wide, code = library.view(array), _arrays.CODE_OF[dtype.name]
+    step = SIZES[wide.type] // SIZES[code]
+    if step == 1:
+        return library.cast(array, dtype)
+    *outer, last = wide.shape
+    low = wide._replace(code=code, shape=(*outer, step * last), strides=(*(step * s for s in wide.strides[:-1]), 1))
+    result = library.empty((*outer, last), code, array)
+    one = Kernel(np.ones(1, np.float32), (len(outer),), (0,), ((1, 1),), stride=(step,), transforms=False)
     run(library, low, library.view(result), one)
     return result
 
