@@ -101,12 +101,16 @@ static void primitive(double *out, const double *a, double scale, int64_t step, 
   for (int64_t i = 0; i < count; i++) out[i] = a[i * step] * scale / common;
 }
 
+static int64_t largest_of(const double *a, int64_t count) {
+  int64_t largest = 0;
+  for (int64_t i = 1; i < count; i++) largest = fabs(a[i]) > fabs(a[largest]) ? i : largest;
+  return largest;
+}
+
 /* One exact term of a times scale, which is integers: the lines through its largest tap. False if the rank is not one.
  */
 static bool factor_integers(const double *a, double scale, const int64_t size[3], double *f, double *g, double *h) {
-  const int64_t plane = size[1] * size[2], count = size[0] * plane;
-  int64_t pivot = 0;
-  for (int64_t i = 1; i < count; i++) pivot = fabs(a[i]) > fabs(a[pivot]) ? i : pivot;
+  const int64_t plane = size[1] * size[2], pivot = largest_of(a, size[0] * plane);
   if (a[pivot] == 0) return false;
   const int64_t z = pivot / plane, y = pivot / size[2] % size[1], x = pivot % size[2];
   primitive(f, a + y * size[2] + x, scale, plane, size[0]);
@@ -328,6 +332,26 @@ static bool factor_exactly(falt_factors *factors, const double *a) {
   return factors->exact = true;
 }
 
+/* One term, the lines through the largest tap: of products of doubles they are the factors but for some roundings,
+ * where singular vectors add those of their sums. False if more than these is left; sum |a| is `whole`. */
+static bool factor_lines(falt_factors *factors, const double *a, double tolerance, double whole) {
+  const double rounding = ldexp(1, -50);
+  const int64_t *size = factors->size, plane = size[1] * size[2], pivot = largest_of(a, size[0] * plane);
+  const int64_t z = pivot / plane, y = pivot / size[2] % size[1], x = pivot % size[2];
+  double *f = falt_factors_taps(factors, 0, 0), *g = falt_factors_taps(factors, 0, 1);
+  if (a[pivot] == 0) return false;
+  for (int64_t i = 0; i < size[0]; i++) f[i] = a[i * plane + y * size[2] + x] / a[pivot];
+  for (int64_t i = 0; i < size[1]; i++) g[i] = a[z * plane + i * size[2] + x] / a[pivot];
+  memcpy(falt_factors_taps(factors, 0, 2), a + z * plane + y * size[2], (size_t)size[2] * sizeof *a);
+  factors->terms = factors->groups = 1;
+  if (sum_left(factors, a) <= fmin(tolerance, rounding) * whole) {
+    balance(factors, 0);
+    return true;
+  }
+  factors->terms = factors->groups = 0;
+  return false;
+}
+
 /* Sum |a| is `whole`. */
 static falt_factoring factor_into(falt_factors *factors, const double *a, int max, double tolerance, double whole,
                                   double *work) {
@@ -336,8 +360,11 @@ static falt_factoring factor_into(falt_factors *factors, const double *a, int ma
   if (needs_more(a, size[0] * size[1], size[2], rest, max)) return FALT_FACTOR_RANK;
   if (needs_more(a, size[0], size[1] * size[2], rest, max)) return FALT_FACTOR_RANK;
   if (factor_exactly(factors, a)) return FALT_FACTORED;
-  const falt_factoring answer = (size[0] > 1 ? factor_volume : factor_plane)(factors, a, max, tolerance * whole, work);
-  if (answer != FALT_FACTORED) return answer;
+  if (!factor_lines(factors, a, tolerance, whole)) {
+    const falt_factoring answer =
+        (size[0] > 1 ? factor_volume : factor_plane)(factors, a, max, tolerance * whole, work);
+    if (answer != FALT_FACTORED) return answer;
+  }
   if (factors->terms == 0) { /* nothing but zeros: one term of zeros */
     memset(factors->taps, 0, (size_t)taps_per_term(size) * sizeof *factors->taps);
     factors->terms = factors->groups = 1;

@@ -61,6 +61,23 @@ static int64_t middle(const int64_t size[3]) {
   return size[2] < low ? low : size[2] > high ? high : size[2];
 }
 
+/* Products of doubles are one term, at the tolerance of f64 and below. */
+static void products_of_doubles_are_one_term(void **state) {
+  (void)state;
+  static double a[MOST];
+  for (uint64_t seed = 1; seed <= 400; seed++) {
+    uint64_t random = seed;
+    const int64_t *size = shapes[seed % SHAPES].size;
+    memset(a, 0, sizeof a);
+    add_product(a, size, false, &random);
+    falt_factors factors;
+    assert_int_equal(falt_factor(&factors, a, size, 9, 0x1p-49), FALT_FACTORED);
+    assert_int_equal(factors.terms, 1);
+    assert_true(distance(&factors, a) < 0x1p-49);
+    falt_factors_free(&factors);
+  }
+}
+
 static void rebuilds_random_sums(void **state) {
   (void)state;
   static double a[MOST];
@@ -295,12 +312,19 @@ static void scales_to_integers(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(rebuilds_random_sums),   cmocka_unit_test(finds_one_term_in_products),
-      cmocka_unit_test(keeps_integers_exact),   cmocka_unit_test(knows_binomials),
-      cmocka_unit_test(trades_terms_for_error), cmocka_unit_test(says_that_the_rank_is_too_high),
-      cmocka_unit_test(shares_planes),          cmocka_unit_test(takes_odd_values),
-      cmocka_unit_test(sketches_large_filters), cmocka_unit_test(sketches_all_taps),
-      cmocka_unit_test(scales_to_integers),     cmocka_unit_test(survives_lack_of_memory),
+      cmocka_unit_test(rebuilds_random_sums),
+      cmocka_unit_test(products_of_doubles_are_one_term),
+      cmocka_unit_test(finds_one_term_in_products),
+      cmocka_unit_test(keeps_integers_exact),
+      cmocka_unit_test(knows_binomials),
+      cmocka_unit_test(trades_terms_for_error),
+      cmocka_unit_test(says_that_the_rank_is_too_high),
+      cmocka_unit_test(shares_planes),
+      cmocka_unit_test(takes_odd_values),
+      cmocka_unit_test(sketches_large_filters),
+      cmocka_unit_test(sketches_all_taps),
+      cmocka_unit_test(scales_to_integers),
+      cmocka_unit_test(survives_lack_of_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
