@@ -123,14 +123,15 @@ static double along_cost(int64_t taps) {
   return 1 + passes + 2.4 * (double)(taps % 16 / 4 + taps % 4);
 }
 
-/* In multiply-adds at the peak, as measured with AVX-512 on boxes of 3x3 to 301x301. Tasks sum some rows and columns
- * twice; each row has a cost of its own. */
+/* In multiply-adds at the peak, as measured with AVX-512 on boxes of 3x3 to 301x301, and of 3 to 201 rows. Tasks sum
+ * some rows and columns twice; each row has a cost of its own. */
 static double seconds(const running_plan *plan) {
   const falt_running *how = &plan->how;
   const falt_rows *rows = &how->rows;
-  const double slide = how->whole          ? 5
-                       : rows->taps[1] > 1 ? 40
-                                           : 10,
+  const double slide = how->whole           ? 5
+                       : rows->taps[1] == 1 ? 10
+                       : rows->taps[2] == 1 ? 20
+                                            : 40,
                copy = 5, results = how->whole ? 3 : 8, each_row = 2600;
   const double outputs = (double)falt_tensor_count(&plan->base.problem.output);
   double reads[3], work; /* rows or columns of a task for each of its outputs */

@@ -341,20 +341,22 @@ static void finish_row(const strip *s, char *row, int64_t y) {
   void *target = falt_rows_target(rows, s->io->output, s->task.slice, s->z, y, s->task.begin[2]);
   fill_end(s, row, 0, s->inside[0]);
   fill_end(s, row, s->inside[1], s->positions);
-  how->kernels->along(&(falt_running_along){.out = s->along,
-                                            .fours = s->fours,
-                                            .sixteens = s->sixteens,
-                                            .row = row,
-                                            .taps = rows->taps[2],
-                                            .step = axis->dilation * rows->pixel,
-                                            .n = n});
+  char *sums = rows->taps[2] > 1 ? s->along : row;
+  if (sums != row)
+    how->kernels->along(&(falt_running_along){.out = s->along,
+                                              .fours = s->fours,
+                                              .sixteens = s->sixteens,
+                                              .row = row,
+                                              .taps = rows->taps[2],
+                                              .step = axis->dilation * rows->pixel,
+                                              .n = n});
   void *results = rows->out_place && !how->stream ? target : s->results;
   if (how->whole)
-    how->kernels->scale[rows->lane](results, s->along, axis->stride, how->weight, count * rows->pixel);
+    how->kernels->scale[rows->lane](results, sums, axis->stride, how->weight, count * rows->pixel);
   else if (axis->stride > 1)
-    rows->kernels->load[rows->lane][falt_lane_type(rows->lane)](results, s->along, axis->stride, count);
+    rows->kernels->load[rows->lane][falt_lane_type(rows->lane)](results, sums, axis->stride, count);
   else
-    results = s->along;
+    results = sums;
   if (results != target) falt_rows_store(rows, target, results, count, how->stream);
 }
 
