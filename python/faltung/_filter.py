@@ -17,10 +17,9 @@ from ._arrays import View
 from ._library import F32, F64, S32, SIZES, ProblemStruct, Tensor, lib
 from ._plan import Plan, cache, device_of
 from ._problem import Problem
-from ._quick import Execution, note
+from ._quick import SEVERAL, Execution, note
 from ._settings import current
 
-_SEVERAL = Execution(None, None, None, 0, 0)  # what no later call can repeat
 KEPT_BYTES = 4096  # filters up to this size are the cache's key themselves, larger ones by their digest
 KNOWN_BYTES = 1 << 16  # larger filters of a CPU's plan come with each execution: the cache does not keep them
 FEW_CHANNELS = 16
@@ -69,7 +68,7 @@ def run(library: Any, source: View, target: View, kernel: Kernel) -> None:
         plan.run(source.pointer + a, filter_, target.pointer + b, stream=stream, workspace=workspace)
     del held
     once = not given and len(pieces.offsets) == 1
-    note(Execution(plan, source.owner, target.owner, *pieces.offsets[0]) if once else _SEVERAL)
+    note(Execution(plan, source.owner, target.owner, *pieces.offsets[0]) if once else SEVERAL)
 
 
 def _digest(taps: np.ndarray) -> bytes:

@@ -29,6 +29,9 @@ class Execution(NamedTuple):
     before_target: int
 
 
+SEVERAL = Execution(None, None, None, 0, 0)  # what no later call can repeat
+
+
 class _Step(NamedTuple):
     """An execution that a call repeats: on its array, or on the result of the step before; and that of its own."""
 

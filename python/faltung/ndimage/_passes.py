@@ -1,4 +1,4 @@
-"""Filters along one axis, one after the other, as scipy applies them; f32 by one pass over memory."""
+"""Filters along one axis, one after the other, as scipy applies them; floats by one pass over memory."""
 from __future__ import annotations
 
 import functools
@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import _arrays
-from .._filter import Kernel, apply
+from .._filter import KNOWN_BYTES, Kernel, apply
 from .._library import F64
 from . import _slabs
 from ._arguments import Input
 from ._linear import SMALL, UNSIGNED, _run, cut, linear
 
-FUSED_TAPS = 1 << 14
+LEAST_F64 = 1 << 14  # elements; smaller arrays have the bits of one pass after the other, which scipy's tests compare
+LEAST_ROW = 96  # elements from the last axis with taps on; large arrays of shorter rows take less time by slabs
 FEW_TAPS = 32  # that a GPU applies in f64, or to integers, in less time than it moves an array between passes
 
 
@@ -118,9 +119,8 @@ def chain(item: Input, passes: list[Pass], cval: Any) -> Any:
     if item.dtype.kind == "c":
         return _chain_by_parts(item, passes, cval)
     cval = float(cval)
-    fused = _fused(item, passes, cval)
-    if fused is not None:
-        return linear(item.library, item.array, item.dtype, fused, item.out_dtype, item.out)
+    if _fuses(item, passes, cval):
+        return _fused(item, passes, cval)
     result = _slabs.chain(item, passes, cval)
     if result is not None:
         return result
@@ -131,28 +131,39 @@ def chain(item: Input, passes: list[Pass], cval: Any) -> Any:
 
 
 def _most_taps(item: Input, passes: list[Pass]) -> int:
-    """Up to how many taps the passes are one filter. On the CPU passes on f64 stay apart: their result is the passes'
-    own, bit for bit. Integers are cut to their type after each pass, which is modulo its range where all are integers."""
-    name = item.dtype.name
-    if name == "float32":
-        return FUSED_TAPS
-    if item.library is _arrays.Numpy or any(p.divide for p in passes):
+    """Up to how many taps the passes are one filter. Integers are cut to their type after each pass, which is modulo its
+    range where all are integers."""
+    name, on_cpu = item.dtype.name, item.library is _arrays.Numpy
+    if name == "float32" or name == "float64" and on_cpu and math.prod(item.shape) >= LEAST_F64:
+        return KNOWN_BYTES // item.dtype.itemsize
+    if on_cpu or any(p.divide for p in passes):
         return 0
     return FEW_TAPS if name == "float64" or name in SMALL and all(p.is_whole() for p in passes) else 0
 
 
-def _fused(item: Input, passes: list[Pass], cval: float) -> Kernel | None:
-    """The passes as one separable filter, where what lies between them has the array's type and the constant beyond is
-    0; None where they stay apart."""
+def _fuses(item: Input, passes: list[Pass], cval: float) -> bool:
+    """Whether the passes are one filter: what lies between them has the array's type, and the constant beyond is 0."""
     if not 1 < len(passes) <= 3 or item.dtype != item.out_dtype or cval and any(p.boundary == 0 for p in passes):
-        return None
-    if math.prod(p.taps.size for p in passes) > _most_taps(item, passes):
-        return None
+        return False
+    row = math.prod(item.shape[max(p.axis for p in passes) :])
+    if item.library is _arrays.Numpy and row < LEAST_ROW and math.prod(item.shape) >= _slabs.LEAST:
+        return False
+    return math.prod(p.taps.size for p in passes) <= _most_taps(item, passes)
+
+
+def _fused(item: Input, passes: list[Pass], cval: float) -> Any:
+    """The passes as one separable filter. Means in f64 are sums that are divided: those of equal values are exact."""
     passes = sorted(passes, key=lambda p: p.axis)
     taps = functools.reduce(np.multiply.outer, [p.taps for p in passes])
-    alpha = 1.0 / math.prod(p.divide or 1 for p in passes)
-    return Kernel(taps, tuple(p.axis for p in passes), tuple(p.before for p in passes),
-                  tuple((p.boundary, p.boundary) for p in passes), cval, alpha=alpha, rank=1, transforms=False)
+    size = math.prod(p.divide or 1 for p in passes)
+    sums = size > 1 and item.dtype.name == "float64"
+    kernel = Kernel(taps, tuple(p.axis for p in passes), tuple(p.before for p in passes),
+                    tuple((p.boundary, p.boundary) for p in passes), cval, alpha=1.0 if sums else 1.0 / size, rank=1,
+                    transforms=False)
+    result = linear(item.library, item.array, item.dtype, kernel, item.out_dtype, item.out)
+    if sums:
+        _slabs.divide(result, size)
+    return result
 
 
 def _parts(item: Input, function: Any) -> Any:

@@ -1,7 +1,7 @@
 """Passes over slabs of rows, in host memory: what lies between two passes stays in the cache, and no pass needs new pages.
 
 f32, f64 and u8 arrays go through. Each thread takes slab after slab, with memory of its own. Slabs of planes would read
-many planes twice for a pass of many taps along them: in floats that pass takes slabs of rows of every plane instead.
+many planes twice for a pass of many taps along them: in floats that pass is one call for the whole volume.
 Bytes are exact without sums in f64: f32 sums have an error below 1/512, so 256 times the sum, rounded to u16, has scipy's
 byte in its upper half unless the lower one is 0; those few are added as scipy adds.
 """
@@ -16,9 +16,10 @@ import numpy as np
 from .. import _workers
 from .._arrays import Numpy
 from .._filter import Kernel, is_plain_value, rows_beyond, run, trim
+from .._quick import SEVERAL, note
 from ._linear import cut, line_order
 
-SLAB = 1 << 18  # elements
+SLAB = 1 << 21  # bytes
 SHARE = 4  # slabs of each thread, at least
 LEAST = 1 << 20  # smaller arrays take whole passes
 WRAP = 4
@@ -67,8 +68,7 @@ def chain(item: Any, passes: list[Any], cval: float) -> np.ndarray | None:
     if None in stages or len(along) > 1 or (len(passes) == 1 and dtype.kind == "f"):
         return None
     rows = array.shape[0]
-    threads = _workers.thread_count()
-    count = max(min(SLAB * rows // array.size, -(-rows // (SHARE * threads))), 1)
+    count = _rows_of(array)
     if along:
         if along[0].boundary == WRAP or rows < 2 * along[0].taps.size:
             return None
@@ -76,14 +76,15 @@ def chain(item: Any, passes: list[Any], cval: float) -> np.ndarray | None:
     out = item.out if item.out is not None else np.empty(array.shape, dtype)
     if type(out) is not np.ndarray or out.dtype != dtype or np.may_share_memory(array, out):
         out = np.empty(array.shape, dtype)
-    steps = list(zip(passes, stages, [cval] * len(passes)))
+    note(SEVERAL)
+    steps: list[Any] = list(zip(passes, stages, [cval] * len(passes)))
     if dtype.itemsize == 8:
         steps = _divided_at_last(steps)
     tall = bool(along) and along[0].taps.size >= TALL and passes[0].axis == 0
     if tall and array.ndim > 2 and len(steps) > 2 and dtype.kind == "f":
-        _columns(array, out, steps[0], threads)
-        array, steps = out, steps[1:]
-        count = max(min(SLAB * rows // array.size, -(-rows // (SHARE * threads))), 1)
+        (one, stage, value), steps = steps[0], steps[1:]
+        stage(_Step(array, one, one.before, value), out, _Room())
+        array, count = out, _rows_of(out)
 
     def slab(begin: int, room: _Room) -> None:
         _slab(array, out, (begin, min(begin + count, rows)), steps, room)
@@ -92,16 +93,21 @@ def chain(item: Any, passes: list[Any], cval: float) -> np.ndarray | None:
     return out
 
 
-def _columns(array: np.ndarray, out: np.ndarray, step: Any, threads: int) -> None:
-    """The pass along the rows, over slabs of the second axis: each has all rows, and none is read twice."""
-    (one, stage, cval), size = step, array.shape[1]
-    count = max(min(SLAB * size // array.size, -(-size // (SHARE * threads))), 1)
+def _rows_of(array: np.ndarray) -> int:
+    """How many rows a slab has."""
+    rows = len(array)
+    return max(min(SLAB * rows // array.nbytes, -(-rows // (SHARE * _workers.thread_count()))), 1)
 
-    def slab(begin: int, room: _Room) -> None:
-        part = slice(begin, begin + count)
-        stage(_Step(array[:, part], one, one.before, cval), out[:, part], room)
 
-    _workers.each(range(0, size, count), slab, _Room)
+def divide(sums: np.ndarray, by: int) -> None:
+    """Divides the array in place."""
+    note(SEVERAL)
+    count = len(sums) if sums.size < LEAST else _rows_of(sums)
+
+    def slab(begin: int, _: _Room) -> None:
+        np.divide(sums[begin : begin + count], float(by), sums[begin : begin + count])
+
+    _workers.each(range(0, len(sums), count), slab, _Room)
 
 
 def _divided_at_last(steps: list[Any]) -> list[Any]:
