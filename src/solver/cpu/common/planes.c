@@ -196,3 +196,8 @@ double falt_planes_seconds(const falt_device *device, const falt_tensor *planar,
   if (type != lane) flops += (back ? falt_upconvert_flops : falt_downconvert_flops)(&packed);
   return falt_roofline(device, lane, flops, 1, 0);
 }
+
+double falt_planes_loads(const falt_device *device, const falt_tensor *planar, falt_type type) {
+  const double bytes = (double)falt_tensor_count(planar) * (double)falt_type_size(type);
+  return falt_load_written(device, bytes / (double)falt_threads_count(device->threads));
+}

@@ -71,7 +71,7 @@ static int64_t task_count(const falt_direct_nhwc_plan *plan) {
 static double loads_packed(const falt_direct_nhwc_plan *plan, const falt_device *device, double filter) {
   if (plan->base.packed || plan->just_in_time) return 0;
   const double tasks = (double)falt_ceil_div(task_count(plan), falt_threads_count(device->threads));
-  return falt_load_written(device, filter * fmin(1, tasks / (double)plan->chunks.count));
+  return falt_load_shared(device, filter * fmin(1, tasks / (double)plan->chunks.count));
 }
 
 static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *device) {

@@ -137,17 +137,21 @@ static double imbalance(const falt_tiles_plan *plan) {
   return has_ways(plan) && tasks < wanted_tasks(plan) ? falt_load_imbalance(plan->base.device, tasks) : 1;
 }
 
-/* Bytes that a thread loads after another has written them: panels that all threads packed, and lines of outputs of
- * which its block has a part. */
-static double written(const falt_tiles_plan *plan) {
+/* Seconds in which a thread loads what others load, too: panels that all threads packed, the input beyond an equal
+ * part, and lines of outputs of which its block has a part. */
+static double loads(const falt_tiles_plan *plan, const falt_device *device) {
   const int64_t rounds = falt_ceil_div(task_count(plan), thread_count(plan)), most = falt_layer_most(&plan->chunks);
   const int64_t positions =
       falt_layer_most(&plan->blocks) * falt_layer_most(&plan->lines) * falt_layer_most(&plan->spans);
   const bool shares = plan->transposed && positions * (int64_t)falt_type_size(plan->layer.p.output.type) < LINE;
   const int64_t panels = falt_min(rounds * most, falt_tiles_groups(plan) * plan->panels);
+  const falt_tensor *x = &plan->layer.p.input;
+  const double blocks = (double)plan->blocks.count, equal = 1 / (double)thread_count(plan);
+  const double input = fmax(0, fmin(1, (double)rounds / blocks) - equal) * (double)falt_tensor_count(x) *
+                       (double)falt_type_size(x->type);
   if (!has_ways(plan)) return 0;
-  return (double)(plan->in_time ? 0 : panels * (int64_t)plan->panel) +
-         (double)(shares && plan->blocks.count > 1 ? rounds * most * COLUMNS * LINE : 0);
+  return falt_load_shared(device, (double)(plan->in_time ? 0 : panels * (int64_t)plan->panel) + input) +
+         falt_load_written(device, (double)(shares && plan->blocks.count > 1 ? rounds * most * COLUMNS * LINE : 0));
 }
 
 static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
@@ -177,7 +181,7 @@ static double estimate(const falt_tiles_plan *plan, const falt_device *device) {
   const double seconds = falt_roofline(device, FALT_F32, (work + (plan->in_time ? packing : 0)) * imbalance(plan),
                                        share, falt_problem_bytes(p)) +
                          falt_filter_loads(device, filter, plan->blocks.count, plan->chunks.count) +
-                         falt_load_written(device, written(plan));
+                         loads(plan, device);
   return plan->packed || plan->in_time ? seconds : seconds + falt_roofline(device, FALT_F32, packing, share, 0);
 }
 
