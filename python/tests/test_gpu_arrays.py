@@ -63,6 +63,9 @@ class Stub:
     def __sub__(self, other):
         return Stub(self.values - other.values)
 
+    def __truediv__(self, number):
+        return Stub(self.values / number)
+
     def __getitem__(self, index):
         return Stub(self.values[index])
 
@@ -174,6 +177,27 @@ def test_calls_made_before(gpu, monkeypatch, call):
     assert np.allclose(other.get(), 2 * first.get(), atol=1e-4)
     with pytest.raises(TypeError):
         call(gpu(X[1:]))
+
+
+INTEGERS = {
+    "mean": lambda m, x: m.uniform_filter(x, 5),
+    "whole taps": lambda m, x: m.sobel(x, mode="wrap"),
+    "cut": lambda m, x: m.correlate1d(x, [0.25, 0.5, 0.125], 0, mode="constant", cval=3),
+    "wrapped": lambda m, x: m.correlate1d(x, [1.5, 2.25, 0.25], 1),
+    "passes": lambda m, x: m.gaussian_filter(x, 1.3, mode="nearest"),
+}
+
+
+@pytest.mark.parametrize("call", INTEGERS)
+@pytest.mark.parametrize("dtype", ["u1", "u2", "i1", "i2"])
+def test_integers(gpu, call, dtype):
+    """Sums are cut and wrapped by the filter, also where a call is made again with other data."""
+    theirs = pytest.importorskip("scipy.ndimage")
+    info, random = np.iinfo(dtype), np.random.default_rng(4)
+    for _ in range(3):
+        x = random.integers(info.min, info.max, (31, 45), dtype, endpoint=True)
+        got = INTEGERS[call](ndimage, gpu(x)).get()
+        assert got.dtype == x.dtype and np.array_equal(got, INTEGERS[call](theirs, x))
 
 
 def test_the_gpu_computes_real_floats(gpu, monkeypatch):

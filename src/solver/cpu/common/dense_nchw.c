@@ -103,8 +103,8 @@ static bool has_one_tap(const falt_problem *p) {
   return taps[0] == 1 && taps[1] == 1 && taps[2] == 1;
 }
 
-/* The planes' loads count where there is one tap: without them 22 layers of one tap took 2.2 times their estimate on 16
- * threads, others, whose way without planes is underestimated as much, 1.8 times. */
+/* The planes' loads count where there is one tap: without them such layers took 2.2 to 2.5 times their estimate on 16
+ * threads. Layers of several taps did, too, but so did the solvers that read planes in place. */
 static const char *choose(falt_plan *base, falt_ask *ask) {
   nchw_plan *plan = (nchw_plan *)base;
   const falt_problem *p = ask->problem;
