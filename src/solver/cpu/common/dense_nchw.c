@@ -62,15 +62,8 @@ static bool has_channels(const falt_tensor *t) {
   return t->size[FALT_G] == 1 && t->size[FALT_C] >= LEAST_CHANNELS;
 }
 
-/* f32 kernels have vectors along pixels too, which are adjacent unless a stride is between them. */
-static bool has_vectors_along_pixels(const falt_problem *p, falt_operation operation) {
-  const falt_type read = is_forward(p) ? p->input.type : p->output.type;
-  return read == FALT_F32 && (operation == FALT_FORWARD || p->axis[2].stride == 1);
-}
-
 static const char *refusal(const falt_problem *p, falt_operation operation) {
-  return p->operation != operation                ? operation == FALT_FORWARD ? "only forward" : "only backward-data"
-         : has_vectors_along_pixels(p, operation) ? "f32 has kernels for adjacent pixels"
+  return p->operation != operation ? operation == FALT_FORWARD ? "only forward" : "only backward-data"
          : !falt_problem_is_f64(p) && !(falt_type_fits_f32(p->input.type) && falt_type_fits_f32(p->output.type))
              ? "f32 does not hold its elements"
          : !has_channels(&p->input) || !has_channels(&p->output) ? "it has groups, or one channel in or out"
@@ -98,13 +91,21 @@ static size_t bytes_of(const falt_tensor *t, int64_t images) {
   return (size_t)(images * elements_of(t)) * falt_type_size(t->type);
 }
 
+static bool reads_f32(const falt_problem *p) {
+  return (is_forward(p) ? p->input.type : p->output.type) == FALT_F32;
+}
+
 static bool has_one_tap(const falt_problem *p) {
   const int64_t *taps = &p->filter.size[FALT_D];
   return taps[0] == 1 && taps[1] == 1 && taps[2] == 1;
 }
 
-/* The planes' loads count where there is one tap: without them such layers took 2.2 to 2.5 times their estimate on 16
- * threads. Layers of several taps did, too, but so did the solvers that read planes in place. */
+/* Factor of f32 forward, which other solvers compute along pixels: of 97 layers on two cores those are taken that gain.
+ */
+static const double f32_cost = 1.08;
+
+/* The planes' loads count for f32 and for one tap: without them such layers took 2.2 to 2.5 times their estimate on 16
+ * threads. bf16 layers of several taps did, too, but so did the solvers that read planes in place. */
 static const char *choose(falt_plan *base, falt_ask *ask) {
   nchw_plan *plan = (nchw_plan *)base;
   const falt_problem *p = ask->problem;
@@ -123,7 +124,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   base->cost.seconds *= (double)(p->input.size[FALT_N] / plan->images);
   base->cost.seconds += falt_planes_seconds(ask->device, &p->input, p->input.type, !is_forward(p));
   base->cost.seconds += falt_planes_seconds(ask->device, &p->output, p->output.type, is_forward(p));
-  if (has_one_tap(p))
+  if (reads_f32(p) && is_forward(p)) base->cost.seconds *= f32_cost;
+  if (has_one_tap(p) || reads_f32(p))
     base->cost.seconds += falt_planes_loads(ask->device, &p->input, p->input.type) +
                           falt_planes_loads(ask->device, &p->output, p->output.type);
   return NULL;

@@ -1,6 +1,5 @@
-/* Solver dgrad-nchw: dgrad of dense NCHW layers of narrow types and of f64, and of f32 with a stride along rows,
- * computed in NHWC. Meant for strides: a polyphase part writes every stride-th pixel, for which NCHW has no fast
- * stores. */
+/* Solver dgrad-nchw: dgrad of dense NCHW layers, computed in NHWC. Meant for strides, where a polyphase part writes
+ * every stride-th pixel, for which NCHW has no fast stores; and for short rows of f32. */
 #include "solver/cpu/common/dense_nchw.h"
 
 extern const falt_solver falt_solver_dgrad_nchw;
