@@ -37,6 +37,14 @@ static void add_product(double *a, const int64_t size[3], bool integers, uint64_
       for (int64_t x = 0; x < size[2]; x++) a[(z * size[1] + y) * size[2] + x] += v[0][z] * v[1][y] * v[2][x];
 }
 
+/* Fills a with a random outer product of reals. Returns its shape. */
+static const int64_t *random_product(double a[MOST], uint64_t seed) {
+  const int64_t *size = shapes[seed % SHAPES].size;
+  memset(a, 0, MOST * sizeof *a);
+  add_product(a, size, false, &seed);
+  return size;
+}
+
 static double rebuilt(const falt_factors *factors, int64_t z, int64_t y, int64_t x) {
   double sum = 0;
   for (int k = 0; k < factors->terms; k++)
@@ -66,10 +74,7 @@ static void products_of_doubles_are_one_term(void **state) {
   (void)state;
   static double a[MOST];
   for (uint64_t seed = 1; seed <= 400; seed++) {
-    uint64_t random = seed;
-    const int64_t *size = shapes[seed % SHAPES].size;
-    memset(a, 0, sizeof a);
-    add_product(a, size, false, &random);
+    const int64_t *size = random_product(a, seed);
     falt_factors factors;
     assert_int_equal(falt_factor(&factors, a, size, 9, 0x1p-49), FALT_FACTORED);
     assert_int_equal(factors.terms, 1);
@@ -101,10 +106,7 @@ static void finds_one_term_in_products(void **state) {
   (void)state;
   static double a[MOST];
   for (uint64_t seed = 1; seed <= 200; seed++) {
-    uint64_t random = seed;
-    const int64_t *size = shapes[seed % SHAPES].size;
-    memset(a, 0, sizeof a);
-    add_product(a, size, false, &random);
+    const int64_t *size = random_product(a, seed);
     for (int i = 0; i < MOST; i++) a[i] = (float)a[i]; /* a filter that was rounded once */
     falt_factors factors;
     assert_int_equal(falt_factor(&factors, a, size, 1, 4 * ldexp(1, -24)), FALT_FACTORED);
