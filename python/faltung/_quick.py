@@ -1,4 +1,4 @@
-"""Calls that were made before: the result was made by plans one after the other, so the next call runs them at once."""
+"""Repeats earlier calls: keeps the plans that a call executed one after the other, and executes them in the next call."""
 from __future__ import annotations
 
 import functools
@@ -33,7 +33,7 @@ SEVERAL = Execution(None, None, None, 0, 0)  # what no later call can repeat
 
 
 class _Step(NamedTuple):
-    """An execution that a call repeats: on its array, or on the result of the step before; and that of its own."""
+    """One execution of a kept call. It reads the call's array or the result of the previous step."""
 
     plan: Plan
     before_source: int
@@ -115,7 +115,7 @@ def _none() -> None:
 
 def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, arguments: tuple[Any, ...],
              named: dict[str, Any]) -> Any:
-    """Calls the function; keeps what it executed if that was plan after plan, from x into the result."""
+    """Calls the function, and keeps its executions if they lead from x to the result one after the other."""
     outer, _local.seen = getattr(_local, "seen", None), []
     try:
         y = function(x, *arguments, **named)
@@ -132,7 +132,7 @@ def _watched(key: tuple[Any, ...], function: Callable[..., Any], x: np.ndarray, 
 
 
 def _steps(x: Any, seen: list[Execution]) -> list[_Step]:
-    """The executions as steps from x on; none unless each reads what the one before wrote, into an array of its own."""
+    """The executions as steps. Empty unless each reads the result of the previous one and writes a new array."""
     steps = []
     for plan, source, target, before_source, before_target in seen:
         fresh = type(target) is type(x) and target.flags.owndata and target.flags.c_contiguous

@@ -25,8 +25,8 @@ static uint64_t hash_text(uint64_t hash, const char *text) {
   return falt_hash(hash, text, strlen(text) + 1);
 }
 
-/* All sources count: a header that changed makes every kernel a different one. Their digests stand for them: the texts
- * are 0.6 MB, and every plan asks for the keys of its kernels. */
+/* The key depends on all sources: a changed header changes every kernel. Hashes their digests, because the texts are
+ * 0.6 MB and every plan computes the keys of its kernels. */
 static uint64_t hash_kernel(uint64_t start, const falt_cuda_kernel *kernel, const char *arch) {
   uint64_t hash = hash_text(hash_text(start, kernel->source), arch);
   for (const falt_cuda_source *s = falt_cuda_kernel_sources(kernel); s->name; s++)

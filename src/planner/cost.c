@@ -12,7 +12,8 @@ static const double wake_seconds = 5e-6;
 static const double near_threads = 2; /* with so many, reading a filter again costs nothing that was measured */
 
 static const double far_seconds = 0.7e-9; /* a byte from the cache of another core, which has written it */
-static const double shared_part = 0.12;   /* of it, where all threads load the same bytes: the first brings them near */
+static const double shared_part =
+    0.12; /* of far_seconds, for bytes that every thread loads: they are in a shared cache */
 
 static double peak(const falt_device *device, falt_type type) {
   return type == FALT_F64 ? device->limits.f64_flops : device->limits.f32_flops;

@@ -292,7 +292,7 @@ double falt_far_imbalance(const falt_device *device, int64_t tasks);
 /* Seconds in which a thread loads so many bytes that other threads have just written. Nothing for two threads, whose
  * caches are near. */
 double falt_load_written(const falt_device *device, double bytes);
-/* The same of bytes that all threads load, such as a packed filter. */
+/* Seconds in which a thread loads so many bytes that every thread loads, such as a packed filter. */
 double falt_load_shared(const falt_device *device, double bytes);
 /* The estimate for one thread that corresponds to `seconds`: the cost of a child that runs inside a task. */
 double falt_roofline_alone(const falt_device *device, double seconds);

@@ -77,23 +77,23 @@ def _exact_code(kernel: Kernel, name: str, out_dtype: np.dtype) -> int | None:
 
 
 def _floor(kernel: Kernel, name: str, out_dtype: np.dtype) -> tuple[Kernel, int] | None:
-    """The filter whose sums, rounded, are this one's sums cut towards zero, and the type that holds them; None where
-    sums may be negative. A sum as near an integer as rounding errors counts as it."""
+    """A filter whose rounded sums are the truncated sums of this one, and the type for them. None if sums may be negative.
+    A sum within rounding error of an integer counts as that integer."""
     if name not in UNSIGNED or out_dtype.name not in UNSIGNED or kernel.beta:
         return None
     if min(kernel.alpha, kernel.value, kernel.taps.min()) < 0:
         return None
     most = max(np.iinfo(name).max, kernel.value) * float(kernel.taps.sum()) * kernel.alpha
     error = (kernel.taps.size + 4) * np.finfo(float).eps * most
-    for wide in sorted({out_dtype.name, "uint16"}, key=lambda wide: np.iinfo(wide).max):
+    for wide in (out_dtype.name, "uint16"):
         if most < np.iinfo(wide).max + 1:
             return kernel._replace(beta=error - 0.5), _arrays.CODE_OF[wide]
     return None
 
 
 def wrapped(library: Any, array: Any, dtype: np.dtype) -> Any:
-    """Integers modulo the range of a narrower type: the low bytes, copied by a filter of one tap with a stride. Conversions
-    of CuPy's take as long for bytes as for doubles."""
+    """Integers modulo the range of a narrower type. A filter of one tap with a stride copies the low bytes, which takes less
+    time than a conversion by CuPy."""
     if library is _arrays.Numpy or dtype.name not in SMALL or array.ndim == 0:
         return library.cast(array, dtype)
     wide, code = library.view(array), _arrays.CODE_OF[dtype.name]

@@ -84,28 +84,28 @@ def _once(library: Any, array: Any, dtype: np.dtype, one: Pass, cval: float, out
     kernel = one.kernel(cval)
     if not one.divide:
         return linear(library, array, dtype, kernel, out_dtype, into)
-    gpu = library is not _arrays.Numpy
+    numpys = library is _arrays.Numpy
     if out_dtype.kind == "f":
-        if dtype.name == out_dtype.name == "float32" or gpu and dtype.name == out_dtype.name == "float64":
+        if dtype.name == out_dtype.name == "float32" or not numpys and dtype.name == out_dtype.name == "float64":
             return linear(library, array, dtype, kernel._replace(alpha=1.0 / one.divide), out_dtype, into)
         sums = linear(library, array, dtype, kernel, np.dtype(np.float64))
         return library.cast(sums / float(one.divide), out_dtype)
     if 0 in array.shape:
         return library.cast(array, out_dtype)
-    if gpu and dtype.name in UNSIGNED and out_dtype == dtype and 0 <= cval <= np.iinfo(dtype).max:
+    if not numpys and dtype.name in UNSIGNED and out_dtype == dtype and 0 <= cval <= np.iinfo(dtype).max:
         return _mean(library, array, dtype, kernel, one.divide)
     if dtype.name in _arrays.CODE_OF and dtype.kind != "b":
         wide = array if dtype.isnative else library.cast(array, dtype.newbyteorder("="))
     else:
         wide = library.cast(array, np.dtype(np.float64))
     sums = _run(library, wide, kernel, np.float64, tuple(array.shape), F64, None, None)
-    if dtype.kind in "iu" and cval == int(cval) and library is _arrays.Numpy:
+    if dtype.kind in "iu" and cval == int(cval) and numpys:
         np.rint(sums, sums)  # sums of integers are integers, whatever solver adds them
     return cut(library, sums / float(one.divide), out_dtype)
 
 
 def _mean(library: Any, array: Any, dtype: np.dtype, kernel: Kernel, divide: int) -> Any:
-    """Sums of unsigned integers divided, and cut, in one pass on a GPU."""
+    """Truncated means of unsigned integers, in one pass."""
     if dtype.name == "uint8" and divide <= _slabs.WIDE and kernel.value == int(kernel.value):
         kernel = kernel._replace(taps=kernel.taps.astype(np.float32), alpha=1.0 / divide, beta=0.5 / divide - 0.5)
         return apply(library, array, kernel, tuple(array.shape), _arrays.CODE_OF["uint8"])

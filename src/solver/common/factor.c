@@ -101,6 +101,7 @@ static void primitive(double *out, const double *a, double scale, int64_t step, 
   for (int64_t i = 0; i < count; i++) out[i] = a[i * step] * scale / common;
 }
 
+/* The index of the element of the largest magnitude. */
 static int64_t largest_of(const double *a, int64_t count) {
   int64_t largest = 0;
   for (int64_t i = 1; i < count; i++) largest = fabs(a[i]) > fabs(a[largest]) ? i : largest;
@@ -332,8 +333,9 @@ static bool factor_exactly(falt_factors *factors, const double *a) {
   return factors->exact = true;
 }
 
-/* One term, the lines through the largest tap: of products of doubles they are the factors but for some roundings,
- * where singular vectors add those of their sums. False if more than these is left; sum |a| is `whole`. */
+/* One term: the row, column and depth line through the largest tap. An outer product of doubles equals their product
+ * except for a few roundings; singular vectors would add the rounding errors of their sums. Returns false if the
+ * residual exceeds that. `whole` is the sum of |a|. */
 static bool factor_lines(falt_factors *factors, const double *a, double tolerance, double whole) {
   const double rounding = ldexp(1, -50);
   const int64_t *size = factors->size, plane = size[1] * size[2], pivot = largest_of(a, size[0] * plane);

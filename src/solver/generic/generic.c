@@ -227,7 +227,7 @@ static double estimate(const falt_generic_plan *plan, const falt_device *device)
     share /= 2; /* a pass for each polyphase part of a row, whose results are not adjacent */
   if (plan->way == FALT_GENERIC_ROWS && p->operation == FALT_FORWARD) share /= gathered_rows(plan, device);
   if (plan->way == FALT_GENERIC_GROUPS && plan->out_channels > 1) share /= 3;
-  if (plan->way == FALT_GENERIC_GROUPS && falt_caches_are_far(device)) share /= 2; /* measured at 7x7 */
+  if (plan->way == FALT_GENERIC_GROUPS && falt_caches_are_far(device)) share /= 2; /* depthwise, 16 threads */
   const double more = gathering(plan, flops) + share * (finishing(plan) + loading(plan) + preparing(plan));
   return falt_roofline(device, type, flops + more, share, falt_problem_bytes(p));
 }

@@ -197,7 +197,11 @@ double falt_planes_seconds(const falt_device *device, const falt_tensor *planar,
   return falt_roofline(device, lane, flops, 1, 0);
 }
 
-double falt_planes_loads(const falt_device *device, const falt_tensor *planar, falt_type type) {
-  const double bytes = (double)falt_tensor_count(planar) * (double)falt_type_size(type);
+static double bytes_of(const falt_tensor *t) {
+  return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
+}
+
+double falt_planes_loads(const falt_device *device, const falt_problem *problem) {
+  const double bytes = bytes_of(&problem->input) + bytes_of(&problem->output);
   return falt_load_written(device, bytes / (double)falt_threads_count(device->threads));
 }

@@ -33,7 +33,8 @@ void falt_planes_run(const falt_plan *child, const falt_operands *packed, falt_p
 
 /* How long that takes for the whole tensor. */
 double falt_planes_seconds(const falt_device *device, const falt_tensor *planar, falt_type type, bool back);
-/* How long a thread takes to load its part of the packed tensor, which other threads have written. */
-double falt_planes_loads(const falt_device *device, const falt_tensor *planar, falt_type type);
+/* Seconds in which a thread loads its part of the packed input and output of a problem, which other threads have
+ * written. The packed tensors have the problem's types. */
+double falt_planes_loads(const falt_device *device, const falt_problem *problem);
 
 #endif

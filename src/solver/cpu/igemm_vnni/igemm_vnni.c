@@ -137,8 +137,8 @@ static double imbalance(const falt_tiles_plan *plan) {
   return has_ways(plan) && tasks < wanted_tasks(plan) ? falt_load_imbalance(plan->base.device, tasks) : 1;
 }
 
-/* Seconds in which a thread loads what others load, too: panels that all threads packed, the input beyond an equal
- * part, and lines of outputs of which its block has a part. */
+/* Seconds in which a thread loads data that it shares with other threads: packed panels, input pixels of other
+ * threads' tasks, and cache lines of outputs that two blocks write. */
 static double loads(const falt_tiles_plan *plan, const falt_device *device) {
   const int64_t rounds = falt_ceil_div(task_count(plan), thread_count(plan)), most = falt_layer_most(&plan->chunks);
   const int64_t positions =

@@ -118,9 +118,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   base->workspace = all->total;
   base->cost.seconds += seconds_of(ask->device, &p->input, plan->type[0], false);
   base->cost.seconds += seconds_of(ask->device, &p->output, plan->type[1], false);
-  if (!depthwise && p->input.type == FALT_F32)
-    base->cost.seconds += falt_planes_loads(ask->device, &p->input, plan->type[0]) +
-                          falt_planes_loads(ask->device, &p->output, plan->type[1]);
+  if (!depthwise && p->input.type == FALT_F32) base->cost.seconds += falt_planes_loads(ask->device, p);
   if (plan->filter_moves) base->cost.seconds += seconds_of(ask->device, &p->filter, p->filter.type, true);
   return NULL;
 }

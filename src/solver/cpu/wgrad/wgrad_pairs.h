@@ -35,15 +35,15 @@ typedef struct falt_pairs_plan {
   const falt_outer_kernels *outer;
   falt_pairs_side rows, columns; /* of the product */
   bool edges;                    /* taps may read outside, where there are zeros */
-  bool matrix;                   /* rows of a tile are positions, and chunks end with zeros to whole pieces */
-  int64_t tiles, tile_rows;      /* tiles of rows of a tap, and rows of each */
-  int64_t tap_pairs;             /* of tiles of a tap */
-  int64_t pairs, panels;         /* of all taps; 32 columns */
-  falt_layer_pieces blocks[2];   /* of pairs and of panels; a task has one of each */
-  falt_layer_pieces slices;      /* of pieces of positions */
-  bool kept;                     /* sums are kept in the workspace and stored at the end */
-  size_t partial;                /* sums of all slices, an offset into the workspace */
-  falt_pairs_scratch at;         /* in each worker's scratch */
+  bool matrix;                 /* A matrix unit multiplies: a row of a tile is 32 positions of a channel, zero-padded */
+  int64_t tiles, tile_rows;    /* tiles of rows of a tap, and rows of each */
+  int64_t tap_pairs;           /* of tiles of a tap */
+  int64_t pairs, panels;       /* of all taps; 32 columns */
+  falt_layer_pieces blocks[2]; /* of pairs and of panels; a task has one of each */
+  falt_layer_pieces slices;    /* of pieces of positions */
+  bool kept;                   /* sums are kept in the workspace and stored at the end */
+  size_t partial;              /* sums of all slices, an offset into the workspace */
+  falt_pairs_scratch at;       /* in each worker's scratch */
 } falt_pairs_plan;
 
 void falt_pairs_execute(const falt_plan *plan, const falt_operands *operands);

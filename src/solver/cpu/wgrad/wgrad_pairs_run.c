@@ -164,7 +164,7 @@ static void find_positions(const task *t, side *s, int64_t tap) {
   }
 }
 
-/* Where the pixels of a piece have channels from `channel` on, up to 32. */
+/* The addresses of `channel` in the 32 pixels of a piece; zeros beyond the chunk. */
 static void place_rows(const side *s, int64_t piece, int64_t channel, const void *rows[PIECE]) {
   static const uint16_t zeros[COLUMNS];
   for (int i = 0; i < PIECE; i++) {
@@ -250,8 +250,8 @@ static void pack_columns(const task *t, int64_t begin, int64_t end) {
     }
 }
 
-/* The rows of a piece: vectors read a position's pairs as tiles of the panel have them, a matrix unit a channel's
- * positions. */
+/* Packs rows of a piece. Vectors take the format of the columns: pairs of positions. A matrix unit takes the positions
+ * of each channel in a row. */
 static void pack_rows(const task *t, int64_t piece, int64_t channel, int64_t n, char *to) {
   const void *rows[PIECE];
   if (!t->run->plan->matrix) {

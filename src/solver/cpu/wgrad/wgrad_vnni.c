@@ -37,7 +37,8 @@ static int64_t tile_count(const falt_outer_tiles_plan *plan) {
   return shift_count(plan) * plan->tiles + plan->base.problem.has_bias;
 }
 
-typedef struct weight { /* the tap and channel of a row of a shift */
+/* The tap and channel of a row of a shift. */
+typedef struct weight {
   int64_t tap, c;
 } weight;
 
@@ -314,7 +315,7 @@ typedef struct expense {
 static const expense by_matrix = {0.6, 24, 40, 16, 8}, by_vectors = {0.85, 12, 40, 16, 8},
                      by_avx2 = {0.85, 12, 40, 64, 64};
 static const double per_spaced = 2, per_apart_line = 100; /* of lines with a stride, element by element */
-static const double far_cost = 1.35; /* factor where caches are far: 59 layers on 16 threads took 1.9 times as long */
+static const double far_cost = 1.35; /* factor where caches are far, from 59 layers on 16 threads */
 static const double per_apart[] = {[FALT_APART_NEAR] = 360, [FALT_APART_FAR] = 1860};
 
 /* Seconds in which a thread loads, block by block, what all threads have prepared for its tasks: panels of dy, and rows
@@ -347,10 +348,9 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double results = (double)falt_tensor_count(&layer->p.filter) *
                          (by->result + per_apart[falt_wgrad_apart(&layer->p.filter, device)]);
   const double balanced = products * falt_far_imbalance(device, task_count(plan));
-  const double alone = falt_roofline(device, FALT_F32, balanced + transposed + paired + sums + results, by->share,
-                                     falt_problem_bytes(&plan->base.problem)) +
-                       loading(plan, device, depth) + falt_wgrad_loops(device, 3 * plan->blocks - (plan->blocks == 1));
-  return alone * (falt_caches_are_far(device) ? far_cost : 1);
+  const double work = balanced + transposed + paired + sums + results, far = falt_caches_are_far(device) ? far_cost : 1;
+  return far * (falt_roofline(device, FALT_F32, work, by->share, falt_problem_bytes(&plan->base.problem)) +
+                loading(plan, device, depth) + falt_wgrad_loops(device, 3 * plan->blocks - (plan->blocks == 1)));
 }
 
 /* ---- plan */

@@ -272,7 +272,8 @@ static void consider(const falt_tile_problem *p, const falt_machine *m, falt_25d
   falt_tile_offer(search, &tile, tile.rejected, tile.seconds);
 }
 
-/* Lines in flight: at most those of a plane, where it has several, and then two at least. */
+/* The number of lines in flight. A thread that reads several lines of a plane has at least two and at most all of them
+ * in flight. */
 static int ahead_of(const falt_tile_problem *p, const falt_25d *s, int wanted) {
   return lines_of(p, s) == 1 ? wanted : larger(2, smaller(wanted, lines_of(p, s)));
 }
