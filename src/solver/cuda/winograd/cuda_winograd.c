@@ -1,9 +1,10 @@
-/* Solver cuda-winograd: dense f32 layers of 3x3 taps and stride 1, fprop and dgrad, by Winograd's F(2,3) or F(4,3):
+/* Solver cuda-winograd: dense layers of 3 or 5 taps along one axis or two, stride 1, fprop and dgrad, in f32, f16 and
+ * bf16, by Winograd's minimal filtering:
  *
  *     Y = A^T [ sum over c of (G w_c G^T) .* (B^T x_c B) ] A
  *
- * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Three kernels transform; a child
- * problem multiplies. The planner picks it where there are many channels. */
+ * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Three kernels transform, and in f16 one
+ * finds by what they scale; a child problem multiplies. The planner picks it where there are many channels. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -14,21 +15,22 @@
  * problem. Transformed inputs are its input and transformed filters its filter; or, swapped, the other way round: then
  * the tiles are packed for tensor cores in each execution, and not the filter. */
 
-enum { VECTOR = FALT_WINOGRAD_VECTOR, MOST_TRIES = 4 };
+enum { MOST_TRIES = 4 };
 
 typedef falt_cuda_winograd_form form;
 
 typedef struct winograd_plan {
   falt_cuda_plan base;
   falt_plan *child;
-  falt_cu_function input, transform, output;
+  falt_cu_function input, transform, output, largest;
   const form *form;
   bool swapped;
-  int64_t pieces;   /* of the batch */
-  int64_t matrices; /* points of all groups */
-  void *u;          /* the transformed filter in the GPU's memory, or NULL */
-  float *values;    /* the same for a child that packs it when planning, until that is ready */
-  size_t u_at, v_at, m_at, child_at;
+  int64_t pieces;    /* of the batch */
+  int64_t matrices;  /* points of all groups */
+  void *u;           /* the transformed filter in the GPU's memory, or NULL */
+  void *values;      /* the same for a child that packs it when planning, until that is ready */
+  float *magnitudes; /* f16: of its output channels, in the GPU's memory, if it is known */
+  size_t u_at, v_at, m_at, largest_at[2], child_at;
   falt_cuda_winograd_args args;
 } winograd_plan;
 
@@ -38,6 +40,11 @@ static const falt_problem *problem_of(const winograd_plan *plan) {
 
 static falt_gpu *gpu_of(const winograd_plan *plan) {
   return plan->base.base.device->gpu;
+}
+
+/* Bytes of an element of the transforms of both factors. */
+static size_t element_size(const winograd_plan *plan) {
+  return falt_type_size(falt_cuda_winograd_type(problem_of(plan)));
 }
 
 /* ---- execute: lanes of a block are neighbours in one dimension, and the rest of its threads in another */
@@ -69,10 +76,31 @@ static int64_t output_blocks(const winograd_plan *plan) {
 }
 
 /* The address of the tap that the first position of a window meets; dgrad meets them backwards. */
-static float *first_tap(const winograd_plan *plan, char *filter) {
+static void *first_tap(const winograd_plan *plan, char *filter) {
+  const falt_tensor *w = &problem_of(plan)->filter;
+  if (problem_of(plan)->operation == FALT_FORWARD) return filter;
+  int64_t last = 0;
+  for (int i = FALT_H; i <= FALT_W; i++) last += (w->size[i] - 1) * falt_cuda_stride(w, i);
+  return filter + last * (int64_t)falt_type_size(w->type);
+}
+
+/* Transforms the filter at args->w, which begins at `filter`. */
+static void start_filter(const winograd_plan *plan, const char *filter, falt_cuda_winograd_args *args,
+                         float *magnitudes, void *stream) {
   const falt_problem *p = problem_of(plan);
-  const int64_t last = 2 * (falt_cuda_stride(&p->filter, FALT_H) + falt_cuda_stride(&p->filter, FALT_W));
-  return (float *)(void *)filter + (p->operation == FALT_FORWARD ? 0 : last);
+  if (falt_cuda_winograd_scales(p))
+    falt_cuda_winograd_find_rows(gpu_of(plan), plan->largest, &p->filter, falt_igemm_roles_of(p).row, filter,
+                                 magnitudes, stream);
+  falt_cuda_winograd_start(gpu_of(plan), plan->transform, filter_blocks(plan), args, stream);
+}
+
+/* The magnitudes by which a piece's tiles are scaled. */
+static void find_largest(const winograd_plan *plan, const falt_cuda_winograd_args *args, float *magnitudes,
+                         void *stream) {
+  falt_tensor source = *falt_igemm_roles_of(problem_of(plan)).source;
+  if (!falt_cuda_winograd_scales(problem_of(plan))) return;
+  source.size[FALT_N] = args->images;
+  falt_cuda_winograd_find_parts(gpu_of(plan), plan->largest, &source, args->x, args->fill, magnitudes, stream);
 }
 
 static void multiply(const winograd_plan *plan, const falt_operands *o, const falt_cuda_winograd_args *args) {
@@ -84,35 +112,54 @@ static void multiply(const winograd_plan *plan, const falt_operands *o, const fa
   falt_plan_run(plan->child, &inner);
 }
 
-static void execute(const falt_plan *base, const falt_operands *o) {
-  const winograd_plan *plan = (const winograd_plan *)base;
-  const falt_problem *p = &base->problem;
+/* Sets the operands of an execution's first piece. */
+static void bind(const winograd_plan *plan, const falt_operands *o, falt_cuda_winograd_args *args) {
+  const falt_problem *p = problem_of(plan);
   const falt_igemm_roles r = falt_igemm_roles_of(p);
   char *workspace = o->workspace;
+  args->x = falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source);
+  args->y = falt_cuda_element(falt_result_data(p->operation, o), r.result);
+  args->w = first_tap(plan, falt_cuda_plan_filter(&plan->base, o));
+  if (p->has_residual) args->residual = falt_cuda_element(o->residual, &p->residual);
+  falt_cuda_epilogue_bind(&args->epilogue, p, o);
+  args->u = plan->u ? plan->u : workspace + plan->u_at;
+  args->v = workspace + plan->v_at;
+  args->m = (float *)(void *)(workspace + plan->m_at);
+  args->largest[0] = (float *)(void *)(workspace + plan->largest_at[0]);
+  args->largest[1] = plan->magnitudes ? plan->magnitudes : (float *)(void *)(workspace + plan->largest_at[1]);
+}
+
+/* Advances to the next piece's operands. */
+static void advance(const falt_problem *p, int64_t images, falt_cuda_winograd_args *args) {
+  const falt_igemm_roles r = falt_igemm_roles_of(p);
+  args->x = (const char *)args->x + images * args->x_image * (int64_t)falt_type_size(r.source->type);
+  args->y = (char *)args->y + images * args->y_image * (int64_t)falt_type_size(r.result->type);
+  if (p->has_residual)
+    args->residual = (const char *)args->residual + images * args->r_image * (int64_t)falt_type_size(p->residual.type);
+}
+
+static void execute(const falt_plan *base, const falt_operands *o) {
+  const winograd_plan *plan = (const winograd_plan *)base;
+  char *workspace = o->workspace;
   falt_cuda_winograd_args args = plan->args;
-  args.x = (const float *)(const void *)falt_cuda_element(falt_factor_data(p->operation, o, 0), r.source);
-  args.y = (float *)(void *)falt_cuda_element(falt_result_data(p->operation, o), r.result);
-  args.w = first_tap(plan, falt_cuda_plan_filter(&plan->base, o));
-  if (p->has_residual) args.residual = (const float *)(const void *)falt_cuda_element(o->residual, &p->residual);
-  falt_cuda_epilogue_bind(&args.epilogue, p, o);
-  args.u = plan->u ? plan->u : (float *)(void *)(workspace + plan->u_at);
-  args.v = (float *)(void *)(workspace + plan->v_at);
-  args.m = (float *)(void *)(workspace + plan->m_at);
-  if (!base->packed) falt_cuda_winograd_start(gpu_of(plan), plan->transform, filter_blocks(plan), &args, o->stream);
-  const int64_t images = r.source->size[FALT_N] / plan->pieces;
+  bind(plan, o, &args);
+  if (!base->packed)
+    start_filter(plan, falt_cuda_plan_filter(&plan->base, o), &args, (float *)(void *)(workspace + plan->largest_at[1]),
+                 o->stream);
   for (int64_t i = 0; i < plan->pieces; i++) {
+    find_largest(plan, &args, (float *)(void *)(workspace + plan->largest_at[0]), o->stream);
     falt_cuda_winograd_start(gpu_of(plan), plan->input, input_blocks(plan), &args, o->stream);
     multiply(plan, o, &args);
     falt_cuda_winograd_start(gpu_of(plan), plan->output, output_blocks(plan), &args, o->stream);
-    args.x += images * args.x_image;
-    args.y += images * args.y_image;
-    if (p->has_residual) args.residual += images * args.r_image;
+    advance(&base->problem, args.images, &args);
   }
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const winograd_plan *plan = (const winograd_plan *)base;
-  falt_text_add(text, "(cuda-winograd %s%s", plan->form->name, plan->swapped ? " swapped" : "");
+  falt_text_add(text, "(cuda-winograd ");
+  falt_cuda_winograd_print(plan->form, &base->problem, text);
+  if (plan->swapped) falt_text_add(text, " swapped");
   if (plan->pieces > 1) falt_text_add(text, " pieces=%lld", (long long)plan->pieces);
   falt_text_add(text, " ");
   plan->child->table->print(plan->child, text);
@@ -123,6 +170,7 @@ static void destroy(falt_plan *base) {
   winograd_plan *plan = (winograd_plan *)base;
   falt_plan_destroy(&plan->child);
   falt_gpu_release(gpu_of(plan), plan->u);
+  falt_gpu_release(gpu_of(plan), plan->magnitudes);
   falt_free(plan->values);
   falt_cuda_plan_destroy(base);
 }
@@ -136,22 +184,27 @@ static falt_status find_kernel(const winograd_plan *plan, const char *source, co
   if (function == &plan->input) falt_cuda_define(&kernel, "TILES_FIRST=0");
   if (function == &plan->output) {
     falt_cuda_define(&kernel, "TILES_FIRST=%d", plan->swapped);
-    falt_igemm_result_defines(p, FALT_F32, &kernel);
+    falt_igemm_result_defines(p, falt_problem_result(p)->type, &kernel);
   }
   return falt_gpu_kernel(gpu_of(plan), &kernel, function);
 }
 
 /* Transforms a filter that is known. A child that packs it takes it from the host. */
 static falt_status transform_filter(winograd_plan *plan) {
-  const size_t bytes =
-      (size_t)plan->matrices * (size_t)plan->args.u_rows * (size_t)plan->args.v_channels * sizeof(float);
+  const falt_cuda_winograd_args *a = &plan->args;
+  const size_t bytes = (size_t)plan->matrices * (size_t)a->u_rows * (size_t)a->v_channels * element_size(plan);
+  const size_t magnitudes = (size_t)a->groups * (size_t)a->rows * sizeof(float);
   falt_gpu *gpu = gpu_of(plan);
   FALT_TRY(falt_gpu_allocate(gpu, &plan->u, bytes));
+  if (falt_cuda_winograd_scales(problem_of(plan)))
+    FALT_TRY(falt_gpu_allocate(gpu, (void **)&plan->magnitudes, magnitudes));
   if (plan->base.base.device->described) return FALT_OK;
-  falt_cuda_winograd_args args = plan->args;
-  args.w = first_tap(plan, falt_cuda_plan_filter(&plan->base, &(falt_operands){0}));
+  char *filter = falt_cuda_plan_filter(&plan->base, &(falt_operands){0});
+  falt_cuda_winograd_args args = *a;
+  args.w = first_tap(plan, filter);
   args.u = plan->u;
-  falt_cuda_winograd_start(gpu_of(plan), plan->transform, filter_blocks(plan), &args, NULL);
+  args.largest[1] = plan->magnitudes;
+  start_filter(plan, filter, &args, plan->magnitudes, NULL);
   FALT_TRY(falt_gpu_trouble());
   FALT_TRY(falt_gpu_synchronize(gpu));
   return plan->values ? falt_gpu_copy_out(gpu, plan->values, plan->u, bytes) : FALT_OK;
@@ -162,6 +215,10 @@ static falt_status ready(falt_plan *base) {
   FALT_TRY(find_kernel(plan, "cuda_winograd_input.cu", "falt_winograd_input", input_lanes(plan), &plan->input));
   FALT_TRY(find_kernel(plan, "cuda_winograd_filter.cu", "falt_winograd_filter", filter_lanes(plan), &plan->transform));
   FALT_TRY(find_kernel(plan, "cuda_winograd_output.cu", "falt_winograd_output", output_lanes(plan), &plan->output));
+  if (falt_cuda_winograd_scales(&base->problem)) {
+    const falt_cuda_kernel largest = falt_cuda_winograd_largest_kernel();
+    FALT_TRY(falt_gpu_kernel(gpu_of(plan), &largest, &plan->largest));
+  }
   FALT_TRY(falt_cuda_plan_keep_filter(&plan->base));
   if (base->packed) FALT_TRY(transform_filter(plan));
   FALT_TRY(falt_plan_ready(plan->child));
@@ -200,11 +257,13 @@ static bool set_sizes(winograd_plan *plan, const form *f, bool swapped, int64_t 
   plan->form = f;
   plan->swapped = swapped;
   plan->pieces = pieces;
-  plan->matrices = falt_cuda_winograd_points(f) * a->groups;
-  if (!falt_cuda_winograd_set_tiles(a, f, problem_of(plan)->input.size[FALT_N] / pieces)) return false;
-  a->v_channels = (int)falt_round_up(a->channels, VECTOR);
-  a->u_rows = (int)(swapped ? a->rows : falt_round_up(a->rows, VECTOR));
-  a->v_tiles = (int)(swapped ? falt_round_up(a->tiles, VECTOR) : a->tiles);
+  const falt_problem *p = problem_of(plan);
+  const int64_t vector = falt_cuda_winograd_vector(p), far = falt_cuda_winograd_far(p);
+  plan->matrices = falt_cuda_winograd_points(f, p) * a->groups;
+  if (!falt_cuda_winograd_set_tiles(a, f, p, p->input.size[FALT_N] / pieces)) return false;
+  a->v_channels = (int)falt_round_up(a->channels, vector);
+  a->u_rows = (int)falt_round_up(a->rows, swapped ? far : vector);
+  a->v_tiles = (int)falt_round_up(a->tiles, swapped ? vector : far);
   a->v_matrix = (int64_t)a->v_tiles * a->v_channels;
   a->v_tile = a->v_channels;
   a->v_channel = 1;
@@ -218,8 +277,9 @@ static bool set_sizes(winograd_plan *plan, const form *f, bool swapped, int64_t 
 
 static falt_problem inner_of(const winograd_plan *plan) {
   const falt_cuda_winograd_args *a = &plan->args;
-  return falt_cuda_winograd_products(plan->matrices, plan->swapped ? a->u_rows : a->v_tiles,
-                                     plan->swapped ? a->v_tiles : a->u_rows, a->v_channels);
+  return falt_cuda_winograd_products(falt_cuda_winograd_type(problem_of(plan)), plan->matrices,
+                                     plan->swapped ? a->u_rows : a->v_tiles, plan->swapped ? a->v_tiles : a->u_rows,
+                                     a->v_channels);
 }
 
 /* ---- plan: the estimate */
@@ -229,12 +289,15 @@ static const double transforming = 0.8, launching = 2.4e-6;
 
 static double own_seconds(const winograd_plan *plan) {
   const falt_cuda_winograd_args *a = &plan->args;
-  const double size = sizeof(float), pieces = (double)plan->pieces, matrices = (double)plan->matrices;
+  const falt_problem *p = problem_of(plan);
+  const double size = (double)element_size(plan), pieces = (double)plan->pieces, matrices = (double)plan->matrices;
   const double u = matrices * a->u_rows * a->v_channels * size,
                v = matrices * a->v_tiles * a->v_channels * size * pieces;
-  const double m = matrices * (double)(a->tiles * a->rows) * size * pieces, given = plan->base.base.packed ? 0 : 1;
-  const double bytes = falt_problem_bytes(problem_of(plan)) + v + m + given * u;
-  return bytes / (transforming * plan->base.base.device->limits.copy_bytes_per_s) + launching * (2 * pieces + given);
+  const double m = matrices * (double)(a->tiles * a->rows) * sizeof(float) * pieces;
+  const double given = plan->base.base.packed ? 0 : 1, scales = falt_cuda_winograd_scales(p) ? 1 : 0;
+  const double bytes = falt_problem_bytes(p) + v + m + given * u;
+  return bytes / (transforming * plan->base.base.device->limits.copy_bytes_per_s) +
+         launching * ((2 + scales) * pieces + (1 + scales) * given);
 }
 
 /* ---- plan: the choice */
@@ -252,10 +315,14 @@ typedef struct choice {
 
 static void lay_memory(winograd_plan *plan, falt_memory_layout *all) {
   const falt_cuda_winograd_args *a = &plan->args;
-  const size_t matrices = (size_t)plan->matrices * sizeof(float), depth = (size_t)a->v_channels;
-  plan->u_at = falt_place_part(all, plan->base.base.packed ? 0 : matrices * (size_t)a->u_rows * depth);
-  plan->v_at = falt_place_part(all, matrices * (size_t)a->v_tiles * depth);
-  plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix);
+  const size_t matrices = (size_t)plan->matrices, depth = matrices * (size_t)a->v_channels * element_size(plan);
+  const bool scales = falt_cuda_winograd_scales(problem_of(plan)), given = !plan->base.base.packed;
+  const size_t rows = (size_t)a->groups * (size_t)a->rows;
+  plan->u_at = falt_place_part(all, given ? depth * (size_t)a->u_rows : 0);
+  plan->v_at = falt_place_part(all, depth * (size_t)a->v_tiles);
+  plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix * sizeof(float));
+  plan->largest_at[0] = falt_place_part(all, scales ? FALT_WINOGRAD_PARTS * sizeof(float) : 0);
+  plan->largest_at[1] = falt_place_part(all, scales && given ? rows * sizeof(float) : 0);
 }
 
 /* The bytes of its own workspace for the number of pieces that is set. */
@@ -274,8 +341,8 @@ static bool try_child(winograd_plan *plan, falt_ask *ask, choice *best) {
   const void *values = plan->base.values && !plan->swapped ? plan->values : NULL;
   falt_plan *child = falt_plan_child_with(ask, &inner, values, &terms);
   if (!child) return false;
-  const double excess = fmax(falt_cuda_winograd_error(plan->form, plan->args.channels, plan->form->least_channels),
-                             ask->budget->max_error);
+  const double excess =
+      fmax(falt_cuda_winograd_error(plan->form, ask->problem, plan->args.channels), ask->budget->max_error);
   const double seconds = own_seconds(plan) + (double)plan->pieces * child->cost.seconds;
   if (best->child && (excess > best->excess || (excess == best->excess && seconds >= best->seconds))) {
     falt_plan_destroy(&child);
@@ -306,17 +373,24 @@ static void try_pieces(winograd_plan *plan, falt_ask *ask, const form *f, bool s
 /* The values of the transformed filter for a child that packs them are written when the plan is made ready. */
 static bool make_room(winograd_plan *plan) {
   const falt_cuda_winograd_args *a = &plan->args;
+  const falt_problem *p = problem_of(plan);
+  const int64_t vector = falt_cuda_winograd_vector(p);
+  int64_t points = 0;
   if (!plan->base.values) return true;
-  const size_t rows = (size_t)falt_round_up(a->rows, VECTOR), depth = (size_t)falt_round_up(a->channels, VECTOR);
-  const size_t points = 36;
-  plan->values = falt_alloc(points * (size_t)a->groups * rows * depth * sizeof(float));
+  for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++)
+    if (falt_cuda_winograd_applies(&falt_cuda_winograd_forms[i], p))
+      points = falt_max(points, falt_cuda_winograd_points(&falt_cuda_winograd_forms[i], p));
+  const size_t rows = (size_t)falt_round_up(a->rows, vector), depth = (size_t)falt_round_up(a->channels, vector);
+  plan->values = falt_alloc((size_t)points * (size_t)a->groups * rows * depth * element_size(plan));
   return plan->values != NULL;
 }
 
 static bool choose_form(winograd_plan *plan, falt_ask *ask, choice *best) {
   if (!make_room(plan)) return falt_refuse_memory(ask) != NULL;
   for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++)
-    for (int swapped = 0; swapped < 2; swapped++) try_pieces(plan, ask, &falt_cuda_winograd_forms[i], swapped, best);
+    for (int swapped = 0; swapped < 2 && falt_cuda_winograd_applies(&falt_cuda_winograd_forms[i], ask->problem);
+         swapped++)
+      try_pieces(plan, ask, &falt_cuda_winograd_forms[i], swapped, best);
   if (!best->child) return false;
   set_sizes(plan, best->form, best->swapped, best->pieces);
   plan->child = best->child;
@@ -341,9 +415,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   lay_memory(plan, &base->layout);
   plan->child_at = falt_place_child(&base->layout, plan->child);
   base->workspace = base->layout.total;
-  base->cost =
-      (falt_cost){.seconds = best.seconds,
-                  .error = falt_cuda_winograd_error(plan->form, plan->args.channels, plan->form->least_channels)};
+  base->cost = (falt_cost){best.seconds, falt_cuda_winograd_error(plan->form, &base->problem, plan->args.channels)};
   return NULL;
 }
 

@@ -1,99 +1,190 @@
-// Winograd's transforms of one axis, F(2,3) and F(4,3), with the points of docs/internals/cpu-winograd.md: 0, the pairs
-// p and -p, and infinity. The rows of a pair have the same even coefficients and opposite odd ones. Compile-time
-// parameters: PAIRS (1: F(2,3), 2: F(4,3)); LANES neighbouring threads access neighbouring elements; FOLD (1: a
-// boundary of the input is not constant).
+// Winograd's transforms of two axes, F(m,r) for m outputs of r taps, with the points of
+// docs/internals/cpu-winograd.md: 0, pairs p and -p, and infinity. The rows of a pair have the same even coefficients
+// and opposite odd ones. An axis of one tap stays as it is. Compile-time parameters: TAPS_H OUTPUTS_H TAPS_W OUTPUTS_W;
+// TYPE, the number of the factors' falt_type, which is that of their transforms; LANES neighbouring threads access
+// neighbouring elements; FOLD (1: a boundary of the input is not constant).
 #pragma once
 #include "boundary.cuh"
+#include "convert.cuh"
 #include "cuda_winograd_args.h"
 
 typedef long long i64;
 typedef falt_cuda_winograd_args Args;
 
-constexpr int TAPS = 3, OUTPUTS = 2 * PAIRS, SIZE = OUTPUTS + TAPS - 1, POINTS = SIZE * SIZE;
 constexpr int THREADS = 128, OTHERS = THREADS / LANES;
 
-// The points of F(4,3); their products are exact.
-constexpr float P = 0.625f, Q = 1.5f, PP = P * P, QQ = Q * Q;
-constexpr float OF_P = 1 / (2 * PP * (PP - QQ)), OF_Q = 1 / (2 * QQ * (QQ - PP));
+// ---- one axis
 
-__device__ inline void transform_input(const float d[SIZE], float t[SIZE]) {
-  if constexpr (PAIRS == 1) {
-    t[0] = d[2] - d[0];
-    t[1] = d[2] + d[1];
-    t[2] = d[2] - d[1];
-    t[3] = d[3] - d[1];
-  } else {
-    const float even_p = d[4] - QQ * d[2], odd_p = d[3] - QQ * d[1], even_q = d[4] - PP * d[2],
-                odd_q = d[3] - PP * d[1];
-    t[0] = d[4] - (PP + QQ) * d[2] + PP * QQ * d[0];
-    t[1] = even_p + P * odd_p;
-    t[2] = even_p - P * odd_p;
-    t[3] = even_q + Q * odd_q;
-    t[4] = even_q - Q * odd_q;
-    t[5] = d[5] - (PP + QQ) * d[3] + PP * QQ * d[1];
+// The points of one pair, of two and of three; their products are exact.
+__device__ constexpr float point_of(int pairs, int i) {
+  constexpr float points[3][3] = {{1}, {0.625f, 1.5f}, {0.5f, 1, 2}};
+  return points[pairs - 1][i];
+}
+
+__device__ constexpr float power(float p, int exponent) {
+  float value = 1;
+  for (int i = 0; i < exponent; i++) value *= p;
+  return value;
+}
+
+// The coefficient of x^(2k) in the product of x^2 - p^2 over all pairs but `without`; -1: over all.
+__device__ constexpr float even_coefficient(int pairs, int without, int k) {
+  float c[4] = {1};
+  int degree = 0;
+  for (int i = 0; i < pairs; i++) {
+    const float square = point_of(pairs, i) * point_of(pairs, i);
+    if (i == without) continue;
+    degree++;
+    for (int j = 3; j > 0; j--) c[j] = j <= degree ? c[j - 1] - square * c[j] : 0;
+    c[0] *= -square;
+  }
+  return c[k];
+}
+
+// The reciprocal of the product of a point's distances from all others; -1: of the point 0.
+__device__ constexpr float norm(int pairs, int of) {
+  const float p = of < 0 ? 0 : point_of(pairs, of);
+  float product = of < 0 ? 1 : 2 * p * p;
+  for (int i = 0; i < pairs; i++)
+    if (i != of) product *= p * p - point_of(pairs, i) * point_of(pairs, i);
+  return 1 / product;
+}
+
+template <int TAPS_, int OUTPUTS_>
+struct Form {
+  static constexpr int TAPS = TAPS_, OUTPUTS = OUTPUTS_, SIZE = TAPS + OUTPUTS - 1, PAIRS = SIZE / 2 - 1;
+
+  __device__ static void input(const float d[SIZE], float t[SIZE]) {
+    float first = d[2 * PAIRS], last = d[2 * PAIRS + 1];
+#pragma unroll
+    for (int k = 0; k < PAIRS; k++) {
+      first += even_coefficient(PAIRS, -1, k) * d[2 * k];
+      last += even_coefficient(PAIRS, -1, k) * d[2 * k + 1];
+    }
+    t[0] = first;
+    t[SIZE - 1] = last;
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+      float even = d[2 * PAIRS], odd = d[2 * PAIRS - 1];
+#pragma unroll
+      for (int k = 0; k + 1 < PAIRS; k++) {
+        even += even_coefficient(PAIRS, i, k) * d[2 * k + 2];
+        odd += even_coefficient(PAIRS, i, k) * d[2 * k + 1];
+      }
+      t[1 + 2 * i] = even + point_of(PAIRS, i) * odd;
+      t[2 + 2 * i] = even - point_of(PAIRS, i) * odd;
+    }
+  }
+
+  // The sums of a pair's even powers times elements, and of its odd ones.
+  template <int COUNT>
+  __device__ static void evaluate(int i, const float g[COUNT], float scale, float *plus, float *minus) {
+    float even = scale * g[0], odd = 0;
+#pragma unroll
+    for (int k = 1; k < COUNT; k++) (k % 2 ? odd : even) += scale * power(point_of(PAIRS, i), k) * g[k];
+    *plus = even + odd;
+    *minus = even - odd;
+  }
+
+  __device__ static void filter(const float g[TAPS], float t[SIZE]) {
+    t[0] = g[0] * norm(PAIRS, -1);
+    t[SIZE - 1] = g[TAPS - 1];
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) evaluate<TAPS>(i, g, norm(PAIRS, i), &t[1 + 2 * i], &t[2 + 2 * i]);
+  }
+
+  // The transpose of `output`, for wgrad.
+  __device__ static void gradient(const float y[OUTPUTS], float t[SIZE]) {
+    t[0] = y[0];
+    t[SIZE - 1] = y[OUTPUTS - 1];
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) evaluate<OUTPUTS>(i, y, 1, &t[1 + 2 * i], &t[2 + 2 * i]);
+  }
+
+  // COUNT sums of the points' products times their powers; `normed`: over their norms.
+  template <int COUNT>
+  __device__ static void interpolate(const float m[SIZE], bool normed, float y[COUNT]) {
+    y[0] = normed ? m[0] * norm(PAIRS, -1) : m[0];
+#pragma unroll
+    for (int j = 1; j < COUNT; j++) y[j] = 0;
+#pragma unroll
+    for (int i = 0; i < PAIRS; i++) {
+      const float sum = m[1 + 2 * i] + m[2 + 2 * i], difference = m[1 + 2 * i] - m[2 + 2 * i];
+#pragma unroll
+      for (int j = 0; j < COUNT; j++)
+        y[j] += power(point_of(PAIRS, i), j) * (normed ? norm(PAIRS, i) : 1) * (j % 2 ? difference : sum);
+    }
+    y[COUNT - 1] += m[SIZE - 1];
+  }
+
+  __device__ static void output(const float m[SIZE], float y[OUTPUTS]) {
+    interpolate<OUTPUTS>(m, false, y);
+  }
+
+  // The transpose of `filter`, for wgrad.
+  __device__ static void products(const float m[SIZE], float g[TAPS]) {
+    interpolate<TAPS>(m, true, g);
+  }
+};
+
+template <>
+struct Form<1, 1> {
+  static constexpr int TAPS = 1, OUTPUTS = 1, SIZE = 1;
+  __device__ static void input(const float d[1], float t[1]) { t[0] = d[0]; }
+  __device__ static void filter(const float g[1], float t[1]) { t[0] = g[0]; }
+  __device__ static void gradient(const float y[1], float t[1]) { t[0] = y[0]; }
+  __device__ static void output(const float m[1], float y[1]) { y[0] = m[0]; }
+  __device__ static void products(const float m[1], float g[1]) { g[0] = m[0]; }
+};
+
+typedef Form<TAPS_H, OUTPUTS_H> Height;
+typedef Form<TAPS_W, OUTPUTS_W> Width;
+constexpr int SIZE_H = Height::SIZE, SIZE_W = Width::SIZE;
+
+// The second step of a transform along both axes: along the height, each column of t, whose lines are transformed.
+template <int FROM, int TO, int COLUMNS, void transform(const float *, float *)>
+__device__ inline void along_height(const float t[FROM][COLUMNS], float to[TO][COLUMNS]) {
+#pragma unroll
+  for (int j = 0; j < COLUMNS; j++) {
+    float column[FROM], made[TO];
+#pragma unroll
+    for (int i = 0; i < FROM; i++) column[i] = t[i][j];
+    transform(column, made);
+#pragma unroll
+    for (int i = 0; i < TO; i++) to[i][j] = made[i];
   }
 }
 
-__device__ inline void transform_filter(const float g[TAPS], float t[SIZE]) {
-  if constexpr (PAIRS == 1) {
-    const float even = g[0] + g[2];
-    t[0] = -g[0];
-    t[1] = 0.5f * (even + g[1]);
-    t[2] = 0.5f * (even - g[1]);
-  } else {
-    const float even_p = g[0] + PP * g[2], even_q = g[0] + QQ * g[2];
-    t[0] = g[0] * (1 / (PP * QQ));
-    t[1] = (even_p + P * g[1]) * OF_P;
-    t[2] = (even_p - P * g[1]) * OF_P;
-    t[3] = (even_q + Q * g[1]) * OF_Q;
-    t[4] = (even_q - Q * g[1]) * OF_Q;
-  }
-  t[SIZE - 1] = g[TAPS - 1];
+// ---- elements
+
+// Transforms in f16 are scaled by a power of two, so that neither they nor their rounding leave f16's range.
+constexpr bool SCALED = TYPE == F16;
+
+// The power of two that brings a largest magnitude to 64 or above, below 128: a transform is at most 225 times as
+// large.
+__device__ inline float scale_for(float largest) {
+  return largest > 0 ? __uint_as_float((127 + 6 + 127 - (__float_as_uint(largest) >> 23)) << 23) : 1;
 }
 
-__device__ inline void transform_output(const float m[SIZE], float y[OUTPUTS]) {
-  const float sum_p = m[1] + m[2], difference_p = m[1] - m[2];
-  if constexpr (PAIRS == 1) {
-    y[0] = m[0] + sum_p;
-    y[1] = m[3] + difference_p;
-  } else {
-    const float sum_q = m[3] + m[4], difference_q = m[3] - m[4];
-    y[0] = m[0] + sum_p + sum_q;
-    y[1] = P * difference_p + Q * difference_q;
-    y[2] = PP * sum_p + QQ * sum_q;
-    y[3] = PP * P * difference_p + QQ * Q * difference_q + m[5];
-  }
+// The same for the largest of all parts of an operand. All threads of a block call it.
+__device__ inline float scale_of_parts(const float *parts) {
+  __shared__ unsigned warps[THREADS / 32];
+  if (!SCALED) return 1;
+  unsigned most = 0;
+#pragma unroll
+  for (int i = 0; i < FALT_WINOGRAD_PARTS / THREADS; i++)
+    most = max(most, __float_as_uint(parts[i * THREADS + threadIdx.x]));
+  most = __reduce_max_sync(~0u, most);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
+  __syncthreads();
+#pragma unroll
+  for (int i = 0; i < THREADS / 32; i++) most = max(most, warps[i]);
+  return scale_for(__uint_as_float(most));
 }
 
-// The transposes of transform_output and transform_filter, for wgrad.
-__device__ inline void transform_gradient(const float y[OUTPUTS], float t[SIZE]) {
-  if constexpr (PAIRS == 1) {
-    t[1] = y[0] + y[1];
-    t[2] = y[0] - y[1];
-  } else {
-    const float even_p = y[0] + PP * y[2], odd_p = P * y[1] + PP * P * y[3];
-    const float even_q = y[0] + QQ * y[2], odd_q = Q * y[1] + QQ * Q * y[3];
-    t[1] = even_p + odd_p;
-    t[2] = even_p - odd_p;
-    t[3] = even_q + odd_q;
-    t[4] = even_q - odd_q;
-  }
-  t[0] = y[0];
-  t[SIZE - 1] = y[OUTPUTS - 1];
-}
-
-__device__ inline void transform_products(const float m[SIZE], float g[TAPS]) {
-  const float sum_p = m[1] + m[2], difference_p = m[1] - m[2];
-  if constexpr (PAIRS == 1) {
-    g[0] = 0.5f * sum_p - m[0];
-    g[1] = 0.5f * difference_p;
-    g[2] = 0.5f * sum_p + m[3];
-  } else {
-    const float sum_q = m[3] + m[4], difference_q = m[3] - m[4];
-    g[0] = m[0] * (1 / (PP * QQ)) + OF_P * sum_p + OF_Q * sum_q;
-    g[1] = P * OF_P * difference_p + Q * OF_Q * difference_q;
-    g[2] = PP * OF_P * sum_p + QQ * OF_Q * sum_q + m[5];
-  }
+__device__ inline float element_of(const void *data, i64 index) {
+  return load<float>(data, TYPE, index);
 }
 
 // Rounded to the 22 bits that two tf32 hold, so that the product's kernel drops nothing of a factor when it splits it.
@@ -102,6 +193,33 @@ __device__ inline float to_two_tf32(float x) {
   const float far = __fmul_rn(x, 5);
   return __fsub_rn(far, __fsub_rn(far, x));
 }
+
+// The elements of a transform, of which each is in a matrix of its own.
+template <int ROWS, int COLUMNS>
+__device__ inline void store_transformed(void *data, i64 at, const float t[ROWS][COLUMNS], i64 matrix, float scale) {
+#pragma unroll
+  for (int i = 0; i < ROWS; i++)
+#pragma unroll
+    for (int j = 0; j < COLUMNS; j++)
+      store<float>(data, TYPE, at + (i * COLUMNS + j) * matrix,
+                   TYPE == F32 ? to_two_tf32(t[i][j]) : scale * t[i][j]);
+}
+
+// The products of a tile, or of a pair of channels, transformed along both axes to outputs or taps.
+template <int TO_H, int TO_W, void height(const float *, float *), void width(const float *, float *)>
+__device__ inline void load_transformed(const Args &a, const float *m, float y[TO_H][TO_W]) {
+  float t[SIZE_H][TO_W];
+#pragma unroll
+  for (int i = 0; i < SIZE_H; i++) {
+    float s[SIZE_W];
+#pragma unroll
+    for (int j = 0; j < SIZE_W; j++) s[j] = m[(i * SIZE_W + j) * a.groups * a.m_matrix];
+    width(s, t[i]);
+  }
+  along_height<SIZE_H, TO_H, TO_W, height>(t, y);
+}
+
+// ---- places
 
 // The index of the element at position u of an axis; negative: the constant.
 __device__ inline int index_at(const Args &a, int axis, int u) {
@@ -130,33 +248,12 @@ struct Place {
 
 __device__ inline Place place_of(const Args &a, i64 tile) {
   const i64 row = tile / a.tile[1], plane = row / a.tile[0];
-  return {plane / a.planes, (int)(plane % a.planes), (int)(row % a.tile[0]) * OUTPUTS,
-          (int)(tile % a.tile[1]) * OUTPUTS};
+  return {plane / a.planes,
+          (int)(plane % a.planes),
+          {(int)(row % a.tile[0]) * OUTPUTS_H, (int)(tile % a.tile[1]) * OUTPUTS_W}};
 }
 
 // The offset in x of an image's plane, group and channel.
 __device__ inline i64 source_of(const Args &a, const Place &p, int group, int channel) {
   return p.image * a.x_image + p.plane * a.x_plane + group * a.x_group + channel * a.x_channel;
-}
-
-// The SIZE x SIZE products of a tile, or of a pair of channels, transformed along both axes to N x N outputs or taps.
-template <int N, void transform(const float *, float *)>
-__device__ inline void load_transformed(const Args &a, const float *m, float y[N][N]) {
-  float t[SIZE][N];
-#pragma unroll
-  for (int i = 0; i < SIZE; i++) {
-    float s[SIZE];
-#pragma unroll
-    for (int j = 0; j < SIZE; j++) s[j] = m[(i * SIZE + j) * a.groups * a.m_matrix];
-    transform(s, t[i]);
-  }
-#pragma unroll
-  for (int j = 0; j < N; j++) {
-    float s[SIZE], line[N];
-#pragma unroll
-    for (int i = 0; i < SIZE; i++) s[i] = t[i][j];
-    transform(s, line);
-#pragma unroll
-    for (int i = 0; i < N; i++) y[i][j] = line[i];
-  }
 }

@@ -6,29 +6,23 @@
 #include "cuda_winograd.cuh"
 #include "ptx/early.cuh"
 
-extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_filter(const __grid_constant__ Args a) {
+extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_filter(const __grid_constant__ Args a) {
   await_stream();
   const Spot spot = spot_of(a.v_channels, a.u_rows);
   const int c = (int)spot.near, row = (int)spot.far, g = spot.group;
   if (c >= a.v_channels || row >= a.u_rows) return;
   const bool exists = c < a.channels && row < a.rows;
-  const float *w = a.w + g * a.w_group + row * a.w_row + c * a.w_channel;
-  float t[TAPS][SIZE];
+  const i64 w = g * a.w_group + row * a.w_row + c * a.w_channel;
+  const float scale = SCALED && exists ? scale_for(a.largest[1][g * a.rows + row]) : 1;
+  float t[TAPS_H][SIZE_W], u[SIZE_H][SIZE_W];
 #pragma unroll
-  for (int r = 0; r < TAPS; r++) {
-    float taps[TAPS];
+  for (int r = 0; r < TAPS_H; r++) {
+    float taps[TAPS_W];
 #pragma unroll
-    for (int s = 0; s < TAPS; s++) taps[s] = exists ? w[r * a.w_axis[0] + s * a.w_axis[1]] : 0;
-    transform_filter(taps, t[r]);
+    for (int s = 0; s < TAPS_W; s++) taps[s] = exists ? element_of(a.w, w + r * a.w_axis[0] + s * a.w_axis[1]) : 0;
+    Width::filter(taps, t[r]);
   }
+  along_height<TAPS_H, SIZE_H, SIZE_W, Height::filter>(t, u);
   const i64 matrix = (i64)a.u_rows * a.v_channels;
-  float *u = a.u + g * matrix + (i64)row * a.v_channels + c;
-#pragma unroll
-  for (int j = 0; j < SIZE; j++) {
-    const float taps[TAPS] = {t[0][j], t[1][j], t[2][j]};
-    float s[SIZE];
-    transform_filter(taps, s);
-#pragma unroll
-    for (int i = 0; i < SIZE; i++) u[(i * SIZE + j) * a.groups * matrix] = to_two_tf32(s[i]);
-  }
+  store_transformed<SIZE_H, SIZE_W>(a.u, g * matrix + (i64)row * a.v_channels + c, u, a.groups * matrix, scale);
 }

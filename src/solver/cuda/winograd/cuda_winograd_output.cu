@@ -10,56 +10,66 @@
 #include "ptx/early.cuh"
 
 // The sum of an output's products, tap by tap.
-__device__ inline float direct_sum(const Args &a, const float *x, const float *w, int row, int column) {
+__device__ inline float direct_sum(const Args &a, i64 x, i64 w, int row, int column) {
   float sum = 0;
-  for (int tap = 0; tap < TAPS * TAPS; tap++) {
-    const int r = tap / TAPS, s = tap % TAPS;
+  for (int tap = 0; tap < TAPS_H * TAPS_W; tap++) {
+    const int r = tap / TAPS_W, s = tap % TAPS_W;
     const int i = index_at(a, 0, row + r - a.pad[0]), j = index_at(a, 1, column + s - a.pad[1]);
     const bool inside = i >= 0 && j >= 0;
     if (!inside && !a.filled) continue;
-    const float *from = x + (inside ? i * a.x_axis[0] + j * a.x_axis[1] : 0);
-    const float *taps = w + r * a.w_axis[0] + s * a.w_axis[1];
-    for (int c = 0; c < a.channels; c++) sum += (inside ? from[c * a.x_channel] : a.fill) * taps[c * a.w_channel];
+    const i64 from = x + (inside ? i * a.x_axis[0] + j * a.x_axis[1] : 0);
+    const i64 taps = w + r * a.w_axis[0] + s * a.w_axis[1];
+    for (int c = 0; c < a.channels; c++)
+      sum += (inside ? element_of(a.x, from + c * a.x_channel) : a.fill) * element_of(a.w, taps + c * a.w_channel);
   }
   return sum;
 }
 
-__device__ inline bool all_finite(const float y[OUTPUTS][OUTPUTS]) {
+__device__ inline bool all_finite(const float y[OUTPUTS_H][OUTPUTS_W]) {
   float zero = 0;
 #pragma unroll
-  for (int i = 0; i < OUTPUTS * OUTPUTS; i++) zero += 0 * y[i / OUTPUTS][i % OUTPUTS];
+  for (int i = 0; i < OUTPUTS_H * OUTPUTS_W; i++) zero += 0 * y[i / OUTPUTS_W][i % OUTPUTS_W];
   return zero == 0;
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) falt_winograd_output(const __grid_constant__ Args a) {
+// What the sum of an output's products is divided by: the scales of the transforms.
+__device__ inline float unscale_of(const Args &a, float scale, int row) {
+  return SCALED ? 1 / (scale * scale_for(a.largest[1][row])) : 1;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_output(const __grid_constant__ Args a) {
   await_stream();
+  const float scale = scale_of_parts(a.largest[0]);
   const i64 inner = TILES_FIRST ? a.tiles : a.rows, outer = TILES_FIRST ? a.rows : a.tiles;
   const Spot spot = spot_of(inner, outer);
   if (spot.near >= inner || spot.far >= outer) return;
   const int g = spot.group, row = (int)(TILES_FIRST ? spot.far : spot.near);
   const i64 tile = TILES_FIRST ? spot.near : spot.far;
   const Place p = place_of(a, tile);
-  float y[OUTPUTS][OUTPUTS];
-  load_transformed<OUTPUTS, transform_output>(a, a.m + g * a.m_matrix + row * a.m_row + tile * a.m_column, y);
+  float y[OUTPUTS_H][OUTPUTS_W];
+  load_transformed<OUTPUTS_H, OUTPUTS_W, Height::output, Width::output>(
+      a, a.m + g * a.m_matrix + row * a.m_row + tile * a.m_column, y);
   const bool finite = all_finite(y);
-  const float *x = a.x + source_of(a, p, g, 0), *w = a.w + g * a.w_group + row * a.w_row;
+  const float unscale = unscale_of(a, scale, g * a.rows + row);
+  const i64 x = source_of(a, p, g, 0), w = g * a.w_group + row * a.w_row;
   const Linear<float> l = linear(a, (i64)g * a.rows + row);
-  float *to = a.y + p.image * a.y_image + p.plane * a.y_plane + g * a.y_group + row * a.y_channel;
+  const i64 to = p.image * a.y_image + p.plane * a.y_plane + g * a.y_group + row * a.y_channel;
   const i64 residual = p.image * a.r_image + p.plane * a.r_plane + g * a.r_group + row * a.r_channel;
-  const auto store = [&](int i, int j, float sum) {
-    to[i * a.y_axis[0] + j * a.y_axis[1]] = finished(a, l, sum, residual + i * a.r_axis[0] + j * a.r_axis[1]);
+  const auto finish = [&](int i, int j, float sum) {
+    store<float>(a.y, TYPE_Y, to + i * a.y_axis[0] + j * a.y_axis[1],
+                 finished(a, l, sum, residual + i * a.r_axis[0] + j * a.r_axis[1]));
   };
   if (!finite) {
 #pragma unroll 1
-    for (int i = 0; i < OUTPUTS * OUTPUTS; i++) {
-      const int u = p.at[0] + i / OUTPUTS, v = p.at[1] + i % OUTPUTS;
-      if (u < a.out[0] && v < a.out[1]) store(u, v, direct_sum(a, x, w, u, v));
+    for (int i = 0; i < OUTPUTS_H * OUTPUTS_W; i++) {
+      const int u = p.at[0] + i / OUTPUTS_W, v = p.at[1] + i % OUTPUTS_W;
+      if (u < a.out[0] && v < a.out[1]) finish(u, v, direct_sum(a, x, w, u, v));
     }
     return;
   }
 #pragma unroll
-  for (int i = 0; i < OUTPUTS * OUTPUTS; i++) {
-    const int u = p.at[0] + i / OUTPUTS, v = p.at[1] + i % OUTPUTS;
-    if (u < a.out[0] && v < a.out[1]) store(u, v, y[i / OUTPUTS][i % OUTPUTS]);
+  for (int i = 0; i < OUTPUTS_H * OUTPUTS_W; i++) {
+    const int u = p.at[0] + i / OUTPUTS_W, v = p.at[1] + i % OUTPUTS_W;
+    if (u < a.out[0] && v < a.out[1]) finish(u, v, unscale * y[i / OUTPUTS_W][i % OUTPUTS_W]);
   }
 }

@@ -6,16 +6,58 @@
 #include "core/memory.h"
 #include "solver/cuda/winograd/cuda_winograd.h"
 
-const falt_cuda_winograd_form falt_cuda_winograd_forms[FALT_CUDA_WINOGRAD_FORMS] = {{"F(2,3)", 1, 28, 96, 256},
-                                                                                    {"F(4,3)", 2, 106, 512, 320}};
+const falt_cuda_winograd_form falt_cuda_winograd_forms[FALT_CUDA_WINOGRAD_FORMS] = {
+    {"F(2,3)", 3, 2, {{28, {160, 256}, {3, 4}}, {28, {96, 256}, {4, 6}}}},
+    {"F(4,3)", 3, 4, {{40, {320, 256}, {10, 8}}, {106, {512, 320}, {16, 10}}}},
+    {"F(2,5)", 5, 2, {{40, {256, 512}, {6, 8}}, {110, {160, 1280}, {7, 32}}}},
+    {"F(4,5)", 5, 4, {{60, {512, 1024}, {16, 20}}, {190, {2560, 4096}, {40, 64}}}}};
 
-double falt_cuda_winograd_error(const falt_cuda_winograd_form *f, int64_t terms, int64_t least) {
-  return terms < least ? ldexp(f->error / sqrt((double)terms), -24) : 0;
+static bool is_wgrad(const falt_problem *p) {
+  return p->operation == FALT_BACKWARD_FILTER;
 }
 
-int64_t falt_cuda_winograd_points(const falt_cuda_winograd_form *f) {
-  const int64_t size = 2 * f->pairs + 2;
-  return size * size;
+/* ---- forms: an axis of one tap is not transformed */
+
+static int64_t taps_along(const falt_problem *p, int axis) {
+  return p->filter.size[FALT_H + axis];
+}
+
+bool falt_cuda_winograd_applies(const falt_cuda_winograd_form *f, const falt_problem *p) {
+  return f->taps == falt_max(taps_along(p, 0), taps_along(p, 1));
+}
+
+int64_t falt_cuda_winograd_outputs(const falt_cuda_winograd_form *f, const falt_problem *p, int axis) {
+  return taps_along(p, axis) > 1 ? f->outputs : 1;
+}
+
+int64_t falt_cuda_winograd_points(const falt_cuda_winograd_form *f, const falt_problem *p) {
+  int64_t points = 1;
+  for (int i = 0; i < 2; i++) points *= falt_cuda_winograd_outputs(f, p, i) + taps_along(p, i) - 1;
+  return points;
+}
+
+double falt_cuda_winograd_error(const falt_cuda_winograd_form *f, const falt_problem *p, int64_t terms) {
+  const bool both = taps_along(p, 0) > 1 && taps_along(p, 1) > 1;
+  const falt_cuda_winograd_accuracy *a = &f->accuracy[both];
+  const falt_type type = falt_cuda_winograd_type(p);
+  if (type != FALT_F32) return ldexp(a->half[is_wgrad(p)], type == FALT_F16 ? -11 : -8);
+  return terms < a->least[is_wgrad(p)] ? ldexp(a->error / sqrt((double)terms), -24) : 0;
+}
+
+void falt_cuda_winograd_print(const falt_cuda_winograd_form *f, const falt_problem *p, falt_text *text) {
+  falt_text_add(text, "%s%s", f->name, taps_along(p, 0) == 1 ? " width" : taps_along(p, 1) == 1 ? " height" : "");
+}
+
+falt_type falt_cuda_winograd_type(const falt_problem *p) {
+  return falt_problem_factor(p, 0)->type;
+}
+
+int64_t falt_cuda_winograd_vector(const falt_problem *p) {
+  return 16 / (int64_t)falt_type_size(falt_cuda_winograd_type(p));
+}
+
+int64_t falt_cuda_winograd_far(const falt_problem *p) {
+  return falt_cuda_winograd_type(p) == FALT_F32 ? 1 : FALT_WINOGRAD_FAR;
 }
 
 /* ---- applicable */
@@ -39,20 +81,34 @@ static bool small_sizes(const falt_problem *p) {
   return true;
 }
 
+static bool takes_types(const falt_problem *p) {
+  const falt_type type = falt_problem_factor(p, 0)->type, result = falt_problem_result(p)->type;
+  return (type == FALT_F32 || falt_type_is_half(type)) && falt_problem_factor(p, 1)->type == type &&
+         (result == FALT_F32 || falt_type_is_half(result)) && p->accumulator == FALT_F32 &&
+         (!p->has_residual || falt_type_fits_f32(p->residual.type));
+}
+
+static bool takes_taps(const falt_problem *p) {
+  const int64_t most = falt_max(taps_along(p, 0), taps_along(p, 1));
+  for (int i = 0; i < 2; i++)
+    if (taps_along(p, i) != most && taps_along(p, i) != 1) return false;
+  return most == 3 || most == 5;
+}
+
 const char *falt_cuda_winograd_refusal(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   const bool pools = p->pool[0] > 1 || p->pool[1] > 1 || p->pool[2] > 1;
-  return p->factors || pools                               ? "it computes layers of dense taps without pooling"
-         : !falt_problem_is_f32(p)                         ? "only f32"
-         : p->has_residual && p->residual.type != FALT_F32 ? "only f32"
-         : p->filter.size[FALT_H] != 3 || p->filter.size[FALT_W] != 3 ? "only filters of 3x3 taps"
-         : has_steps(&p->axis[1]) || has_steps(&p->axis[2])           ? "only a stride and dilation of 1"
+  return p->factors || pools ? "it computes layers of dense taps without pooling"
+         : !takes_types(p)   ? "only f32, f16 and bf16, both factors in the same, with sums in f32"
+         : !takes_taps(p)    ? "only filters of 3 or 5 taps along one axis, or along both"
+         : has_steps(&p->axis[1]) || has_steps(&p->axis[2]) ? "only a stride and dilation of 1"
          : p->input.size[FALT_C] == 1 && p->output.size[FALT_C] == 1
              ? "one channel in and out of a group gives no matrix product"
-         : !is_flat(p)             ? "more than one tap, or padding, along the depth"
-         : ask->budget->allow_tf32 ? "its transforms would amplify the errors of tf32, which is allowed"
-         : !small_sizes(p)         ? "an axis or the channels are too long"
-                                   : NULL;
+         : !is_flat(p) ? "more than one tap, or padding, along the depth"
+         : ask->budget->allow_tf32 && falt_cuda_winograd_type(p) == FALT_F32
+             ? "its transforms would amplify the errors of tf32, which is allowed"
+         : !small_sizes(p) ? "an axis or the channels are too long"
+                           : NULL;
 }
 
 /* ---- arguments */
@@ -70,7 +126,7 @@ void falt_cuda_winograd_set_source(falt_cuda_winograd_args *a, const falt_proble
     const falt_axis *axis = &p->axis[1 + i];
     a->x_axis[i] = falt_cuda_stride(x, FALT_H + i);
     a->in[i] = (int)x->size[FALT_H + i];
-    a->pad[i] = (int)(is_dgrad ? 2 - axis->pad[0] : axis->pad[0]);
+    a->pad[i] = (int)(is_dgrad ? taps_along(p, i) - 1 - axis->pad[0] : axis->pad[0]);
     for (int side = 0; side < 2; side++) a->boundary[i][side] = (int)axis->boundary[side];
   }
   a->filled = !is_dgrad;
@@ -94,9 +150,9 @@ void falt_cuda_winograd_set_result(falt_cuda_winograd_args *a, const falt_tensor
   }
 }
 
-bool falt_cuda_winograd_set_tiles(falt_cuda_winograd_args *a, const falt_cuda_winograd_form *f, int64_t images) {
-  const int outputs = 2 * f->pairs;
-  for (int i = 0; i < 2; i++) a->tile[i] = (int)falt_ceil_div(a->out[i], outputs);
+bool falt_cuda_winograd_set_tiles(falt_cuda_winograd_args *a, const falt_cuda_winograd_form *f, const falt_problem *p,
+                                  int64_t images) {
+  for (int i = 0; i < 2; i++) a->tile[i] = (int)falt_ceil_div(a->out[i], falt_cuda_winograd_outputs(f, p, i));
   const double tiles = (double)images * a->planes * a->tile[0] * a->tile[1], rows = fmax(a->channels, a->rows);
   if (tiles >= 0x1p28 || fmax(tiles, rows) * rows * a->groups >= 0x1p34) return false;
   a->images = images;
@@ -114,10 +170,12 @@ static void set_matrices(falt_tensor *t, int row, int64_t rows, int64_t depth, i
   t->stride[FALT_G] = rows * depth;
 }
 
-falt_problem falt_cuda_winograd_products(int64_t matrices, int64_t far, int64_t near, int64_t depth) {
+falt_problem falt_cuda_winograd_products(falt_type type, int64_t matrices, int64_t far, int64_t near, int64_t depth) {
   falt_problem inner;
   falt_problem_default(&inner);
   inner.space = 1;
+  inner.input.type = inner.filter.type = type;
+  inner.output.type = FALT_F32;
   set_matrices(&inner.input, FALT_W, far, depth, matrices);
   set_matrices(&inner.filter, FALT_K, near, depth, matrices);
   set_matrices(&inner.output, FALT_W, far, near, matrices);
@@ -142,8 +200,58 @@ void falt_cuda_winograd_start(falt_gpu *gpu, falt_cu_function function, int64_t 
 falt_cuda_kernel falt_cuda_winograd_kernel(const falt_problem *p, const falt_cuda_winograd_form *f, const char *source,
                                            const char *entry, int lanes) {
   falt_cuda_kernel kernel = {.source = source, .entry = entry};
-  falt_cuda_define(&kernel, "PAIRS=%d", f->pairs);
-  falt_cuda_define(&kernel, "LANES=%d", lanes);
-  falt_cuda_define(&kernel, "FOLD=%d", p->operation != FALT_BACKWARD_DATA && falt_igemm_folds(p));
+  const int type = (int)falt_cuda_winograd_type(p);
+  const falt_cuda_named_define defines[] = {{"TAPS_H", (int)taps_along(p, 0)},
+                                            {"OUTPUTS_H", (int)falt_cuda_winograd_outputs(f, p, 0)},
+                                            {"TAPS_W", (int)taps_along(p, 1)},
+                                            {"OUTPUTS_W", (int)falt_cuda_winograd_outputs(f, p, 1)},
+                                            {"TYPE", type},
+                                            {"LANES", lanes},
+                                            {"FOLD", p->operation != FALT_BACKWARD_DATA && falt_igemm_folds(p)}};
+  falt_cuda_defines(&kernel, defines, sizeof defines / sizeof *defines);
   return kernel;
+}
+
+/* ---- magnitudes */
+
+bool falt_cuda_winograd_scales(const falt_problem *p) {
+  return falt_cuda_winograd_type(p) == FALT_F16;
+}
+
+falt_cuda_kernel falt_cuda_winograd_largest_kernel(void) {
+  return (falt_cuda_kernel){.source = "cuda_winograd_largest.cu", .entry = "falt_winograd_largest"};
+}
+
+/* Dimensions in the order of `dims`, the first along lines; a launch of `blocks`, each with so many lines. */
+static void find(falt_gpu *gpu, falt_cu_function function, const falt_tensor *t, const int dims[FALT_DIMS],
+                 int64_t blocks, falt_cuda_winograd_largest_args *a, void *stream) {
+  static const int one[2] = {1, 1};
+  a->all_lines = 1;
+  for (int i = 0; i < FALT_DIMS; i++) {
+    a->size[i] = t->size[dims[i]];
+    a->stride[i] = falt_cuda_stride(t, dims[i]);
+    if (i > 0) a->all_lines *= a->size[i];
+  }
+  a->lines = falt_ceil_div(a->all_lines, blocks);
+  void *parameters[] = {a};
+  const falt_gpu_launch launch = {function, blocks, {FALT_WINOGRAD_THREADS, 1}, 0, stream};
+  falt_gpu_start_early(gpu, &launch, one, parameters);
+}
+
+void falt_cuda_winograd_find_parts(falt_gpu *gpu, falt_cu_function function, const falt_tensor *t, const void *data,
+                                   double constant, float *largest, void *stream) {
+  static const int by_channels[] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_G, FALT_N},
+                   by_columns[] = {FALT_W, FALT_H, FALT_C, FALT_D, FALT_G, FALT_N};
+  const double least = fabs(constant);
+  falt_cuda_winograd_largest_args a = {.data = data, .largest = largest, .least = least <= 65504 ? (float)least : 0};
+  find(gpu, function, t, falt_tensor_unit(t, FALT_C) ? by_channels : by_columns, FALT_WINOGRAD_PARTS, &a, stream);
+}
+
+void falt_cuda_winograd_find_rows(falt_gpu *gpu, falt_cu_function function, const falt_tensor *w, int row,
+                                  const void *data, float *largest, void *stream) {
+  const int depth = row == FALT_K ? FALT_C : FALT_K;
+  const int by_depth[] = {depth, FALT_W, FALT_H, FALT_D, row, FALT_G},
+            by_taps[] = {FALT_W, FALT_H, depth, FALT_D, row, FALT_G};
+  falt_cuda_winograd_largest_args a = {.data = data, .largest = largest};
+  find(gpu, function, w, falt_tensor_unit(w, FALT_W) ? by_taps : by_depth, w->size[row] * w->size[FALT_G], &a, stream);
 }

@@ -1,9 +1,11 @@
-/* Solver cuda-winograd-wgrad: wgrad of dense f32 layers of 3x3 taps and stride 1, by cuda-winograd's transposes:
+/* Solver cuda-winograd-wgrad: wgrad of dense layers of 3 or 5 taps along one axis or two, stride 1, in f32, f16 and
+ * bf16, by cuda-winograd's transposes:
  *
  *     dW = G^T [ sum over tiles of (A dY A^T) .* (B^T X B) ] G
  *
- * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Three kernels transform; a child
- * problem multiplies. The planner picks it where there are many channels on small planes. */
+ * A. Lavin, S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016. Three kernels transform, and in f16 one
+ * finds by what they scale; a child problem multiplies. The planner picks it where there are many channels on small
+ * planes. */
 #include <math.h>
 
 #include "core/memory.h"
@@ -15,11 +17,11 @@
 typedef struct wgrad_plan {
   falt_cuda_plan base;
   falt_plan *child;
-  falt_cu_function input, gradient, result;
+  falt_cu_function input, gradient, result, largest;
   const falt_cuda_winograd_form *form;
   bool swapped;
   int64_t matrices; /* points of all groups */
-  size_t v_at, d_at, m_at, child_at;
+  size_t v_at, d_at, m_at, largest_at, child_at;
   falt_cuda_winograd_args args;
 } wgrad_plan;
 
@@ -40,40 +42,64 @@ static int result_lanes(const wgrad_plan *plan) {
   return plan->swapped == (a->w_channel < a->w_row) ? 32 : 8;
 }
 
-static void start(const wgrad_plan *plan, falt_cu_function function, int64_t near, int64_t far, int lanes,
-                  const falt_operands *o) {
-  falt_cuda_winograd_args args = plan->args;
+static falt_gpu *gpu_of(const wgrad_plan *plan) {
+  return plan->base.base.device->gpu;
+}
+
+static float *largest_of(const wgrad_plan *plan, const falt_operands *o, int operand) {
+  char *workspace = o->workspace;
+  return (float *)(void *)(workspace + plan->largest_at) + (size_t)operand * FALT_WINOGRAD_PARTS;
+}
+
+static void bind(const wgrad_plan *plan, const falt_operands *o, falt_cuda_winograd_args *args) {
   const falt_problem *p = &plan->base.base.problem;
   char *workspace = o->workspace;
-  args.x = (const float *)(const void *)falt_cuda_element(o->input, &p->input);
-  args.y = (float *)(void *)falt_cuda_element(o->output, &p->output);
-  args.w = (float *)(void *)falt_cuda_element(o->filter, &p->filter);
-  args.v = (float *)(void *)(workspace + plan->v_at);
-  args.d = (float *)(void *)(workspace + plan->d_at);
-  args.m = (float *)(void *)(workspace + plan->m_at);
-  falt_cuda_winograd_start(plan->base.base.device->gpu, function,
-                           falt_cuda_winograd_blocks(near, far, lanes, args.groups), &args, o->stream);
+  args->x = falt_cuda_element(o->input, &p->input);
+  args->y = falt_cuda_element(o->output, &p->output);
+  args->w = falt_cuda_element(o->filter, &p->filter);
+  args->v = workspace + plan->v_at;
+  args->d = workspace + plan->d_at;
+  args->m = (float *)(void *)(workspace + plan->m_at);
+  for (int i = 0; i < 2; i++) args->largest[i] = largest_of(plan, o, i);
+}
+
+/* The magnitudes by which tiles of x and of dy are scaled. */
+static void find_largest(const wgrad_plan *plan, const falt_operands *o, const falt_cuda_winograd_args *args) {
+  const falt_problem *p = &plan->base.base.problem;
+  if (!falt_cuda_winograd_scales(p)) return;
+  falt_cuda_winograd_find_parts(gpu_of(plan), plan->largest, &p->input, args->x, args->fill, largest_of(plan, o, 0),
+                                o->stream);
+  falt_cuda_winograd_find_parts(gpu_of(plan), plan->largest, &p->output, args->y, 0, largest_of(plan, o, 1), o->stream);
+}
+
+static void start(const wgrad_plan *plan, falt_cu_function function, int64_t near, int64_t far, int lanes,
+                  falt_cuda_winograd_args *args, void *stream) {
+  falt_cuda_winograd_start(gpu_of(plan), function, falt_cuda_winograd_blocks(near, far, lanes, args->groups), args,
+                           stream);
 }
 
 static void execute(const falt_plan *base, const falt_operands *o) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
-  const falt_cuda_winograd_args *a = &plan->args;
-  char *workspace = o->workspace;
-  start(plan, plan->input, a->v_tiles, a->v_channels, source_lanes(plan), o);
-  start(plan, plan->gradient, a->v_tiles, a->u_rows, gradient_lanes(plan), o);
-  falt_operands inner = {.input = workspace + (plan->swapped ? plan->d_at : plan->v_at),
-                         .filter = workspace + (plan->swapped ? plan->v_at : plan->d_at),
-                         .output = workspace + plan->m_at,
-                         .workspace = workspace + plan->child_at,
+  falt_cuda_winograd_args args = plan->args, *a = &args;
+  bind(plan, o, a);
+  find_largest(plan, o, a);
+  start(plan, plan->input, a->v_tiles, a->v_channels, source_lanes(plan), a, o->stream);
+  start(plan, plan->gradient, a->v_tiles, a->u_rows, gradient_lanes(plan), a, o->stream);
+  falt_operands inner = {.input = plan->swapped ? a->d : a->v,
+                         .filter = plan->swapped ? a->v : a->d,
+                         .output = a->m,
+                         .workspace = (char *)o->workspace + plan->child_at,
                          .stream = o->stream};
   falt_plan_run(plan->child, &inner);
   start(plan, plan->result, plan->swapped ? a->channels : a->rows, plan->swapped ? a->rows : a->channels,
-        result_lanes(plan), o);
+        result_lanes(plan), a, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
-  falt_text_add(text, "(cuda-winograd-wgrad %s%s ", plan->form->name, plan->swapped ? " swapped" : "");
+  falt_text_add(text, "(cuda-winograd-wgrad ");
+  falt_cuda_winograd_print(plan->form, &base->problem, text);
+  falt_text_add(text, plan->swapped ? " swapped " : " ");
   plan->child->table->print(plan->child, text);
   falt_text_add(text, ")");
 }
@@ -95,6 +121,11 @@ static falt_status ready(falt_plan *base) {
       falt_cuda_winograd_kernel(p, plan->form, "cuda_winograd_wgrad.cu", "falt_winograd_wgrad", result_lanes(plan));
   falt_cuda_define(&input, "TILES_FIRST=1");
   falt_cuda_define(&result, "ROWS_FIRST=%d", !plan->swapped);
+  falt_cuda_define(&result, "TYPE_Y=%d", (int)p->filter.type);
+  if (falt_cuda_winograd_scales(p)) {
+    const falt_cuda_kernel largest = falt_cuda_winograd_largest_kernel();
+    FALT_TRY(falt_gpu_kernel(gpu, &largest, &plan->largest));
+  }
   FALT_TRY(falt_gpu_kernel(gpu, &input, &plan->input));
   FALT_TRY(falt_gpu_kernel(gpu, &gradient, &plan->gradient));
   FALT_TRY(falt_gpu_kernel(gpu, &result, &plan->result));
@@ -125,14 +156,15 @@ typedef struct choice {
 /* What a form and its roles decide; false if a launch cannot number it. */
 static bool set_sizes(wgrad_plan *plan, const falt_cuda_winograd_form *f, bool swapped) {
   falt_cuda_winograd_args *a = &plan->args;
-  const int vector = FALT_WINOGRAD_VECTOR;
+  const falt_problem *p = &plan->base.base.problem;
+  const int64_t vector = falt_cuda_winograd_vector(p), far = falt_cuda_winograd_far(p);
   plan->form = f;
   plan->swapped = swapped;
-  plan->matrices = falt_cuda_winograd_points(f) * a->groups;
-  if (!falt_cuda_winograd_set_tiles(a, f, plan->base.base.problem.input.size[FALT_N])) return false;
+  plan->matrices = falt_cuda_winograd_points(f, p) * a->groups;
+  if (!falt_cuda_winograd_set_tiles(a, f, p, p->input.size[FALT_N])) return false;
   a->v_tiles = (int)falt_round_up(a->tiles, vector);
-  a->v_channels = (int)(swapped ? falt_round_up(a->channels, vector) : a->channels);
-  a->u_rows = (int)(swapped ? a->rows : falt_round_up(a->rows, vector));
+  a->v_channels = (int)falt_round_up(a->channels, swapped ? vector : far);
+  a->u_rows = (int)falt_round_up(a->rows, swapped ? far : vector);
   a->v_matrix = (int64_t)a->v_tiles * a->v_channels;
   a->v_tile = 1;
   a->v_channel = a->v_tiles;
@@ -144,17 +176,21 @@ static bool set_sizes(wgrad_plan *plan, const falt_cuda_winograd_form *f, bool s
 
 static void lay_memory(wgrad_plan *plan, falt_memory_layout *all) {
   const falt_cuda_winograd_args *a = &plan->args;
-  const size_t matrices = (size_t)plan->matrices * sizeof(float);
-  plan->v_at = falt_place_part(all, matrices * (size_t)a->v_matrix);
-  plan->d_at = falt_place_part(all, matrices * (size_t)a->u_rows * (size_t)a->v_tiles);
-  plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix);
+  const falt_problem *p = &plan->base.base.problem;
+  const size_t matrices = (size_t)plan->matrices, size = matrices * falt_type_size(falt_cuda_winograd_type(p));
+  plan->v_at = falt_place_part(all, size * (size_t)a->v_matrix);
+  plan->d_at = falt_place_part(all, size * (size_t)a->u_rows * (size_t)a->v_tiles);
+  plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix * sizeof(float));
+  plan->largest_at =
+      falt_place_part(all, falt_cuda_winograd_scales(p) ? (size_t)2 * FALT_WINOGRAD_PARTS * sizeof(float) : 0);
 }
 
 /* Each transform is written once and read by the product; the products are written by it and read once. */
 static double own_seconds(const wgrad_plan *plan, size_t bytes) {
   const double transforming = 0.8, launching = 2.4e-6;
-  const double all = falt_problem_bytes(&plan->base.base.problem) + (double)bytes;
-  return all / (transforming * plan->base.base.device->limits.copy_bytes_per_s) + 3 * launching;
+  const falt_problem *p = &plan->base.base.problem;
+  const double all = falt_problem_bytes(p) + (double)bytes, launches = falt_cuda_winograd_scales(p) ? 5 : 3;
+  return all / (transforming * plan->base.base.device->limits.copy_bytes_per_s) + launches * launching;
 }
 
 /* Takes the child for a form and its roles, if the whole is better than the best one. */
@@ -169,12 +205,12 @@ static void try_child(wgrad_plan *plan, falt_ask *ask, choice *best) {
   }
   const falt_child_terms terms = {falt_cuda_products_solvers, most < 0 ? most : most - (int64_t)all.total,
                                   .own_gaps = true};
-  const falt_problem inner = falt_cuda_winograd_products(plan->matrices, plan->swapped ? a->u_rows : a->v_channels,
+  const falt_problem inner = falt_cuda_winograd_products(falt_cuda_winograd_type(ask->problem), plan->matrices,
+                                                         plan->swapped ? a->u_rows : a->v_channels,
                                                          plan->swapped ? a->v_channels : a->u_rows, a->v_tiles);
   falt_plan *child = falt_plan_child_with(ask, &inner, NULL, &terms);
   if (!child) return;
-  const double excess =
-      fmax(falt_cuda_winograd_error(plan->form, a->tiles, plan->form->least_tiles), ask->budget->max_error);
+  const double excess = fmax(falt_cuda_winograd_error(plan->form, ask->problem, a->tiles), ask->budget->max_error);
   const double seconds = own_seconds(plan, all.total) + child->cost.seconds;
   if (best->child && (excess > best->excess || (excess == best->excess && seconds >= best->seconds))) {
     falt_plan_destroy(&child);
@@ -200,7 +236,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   set_filter(&plan->args, &p->filter);
   falt_refuse(ask, "its tiles or its channels are more than one launch can number");
   for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++)
-    for (int swapped = 0; swapped < 2; swapped++)
+    for (int swapped = 0; swapped < 2 && falt_cuda_winograd_applies(&falt_cuda_winograd_forms[i], p); swapped++)
       if (set_sizes(plan, &falt_cuda_winograd_forms[i], swapped)) try_child(plan, ask, &best);
   if (!best.child) return ask->reason;
   set_sizes(plan, best.form, best.swapped);
@@ -208,8 +244,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   lay_memory(plan, &base->layout);
   plan->child_at = falt_place_child(&base->layout, plan->child);
   base->workspace = base->layout.total;
-  base->cost =
-      (falt_cost){best.seconds, falt_cuda_winograd_error(plan->form, plan->args.tiles, plan->form->least_tiles)};
+  base->cost = (falt_cost){best.seconds, falt_cuda_winograd_error(plan->form, p, plan->args.tiles)};
   return NULL;
 }
 

@@ -54,8 +54,10 @@ static void expect_refusal(const char *line, const char *reason) {
 
 static void test_refusals(UNUSED void **state) {
   expect_refusal("backward-filter c=512 h=9 w=9 k=512 r=3 s=3", "fprop and dgrad only");
-  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 type=f16", "only f32");
-  expect_refusal("forward c=512 h=9 w=9 k=512 r=5 s=5", "only filters of 3x3 taps");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 type=u8", "only f32, f16 and bf16");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 type=f16 weight-type=f32", "only f32, f16 and bf16");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=7 s=7", "only filters of 3 or 5 taps");
+  expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=5", "only filters of 3 or 5 taps");
   expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 stride=2", "only a stride and dilation of 1");
   expect_refusal("forward c=512 h=9 w=9 k=512 r=3 s=3 dilation=2", "only a stride and dilation of 1");
   expect_refusal("forward c=512 d=9 h=9 w=9 k=512 t=3 r=3 s=3", "along the depth");
@@ -77,10 +79,15 @@ static void test_errors(UNUSED void **state) {
   } cases[] = {{"forward n=4 c=64 h=32 w=32 k=512 r=3 s=3 pad=1 max-error=1e-4", "F(4,3)", false},
                {"forward n=4 c=96 h=32 w=32 k=512 r=3 s=3 pad=1", "F(2,3)", true},
                {"forward n=4 c=511 h=32 w=32 k=512 r=3 s=3 pad=1", "F(2,3)", true},
-               {"forward n=4 c=512 h=32 w=32 k=512 r=3 s=3 pad=1", "F(4,3)", true}};
+               {"forward n=4 c=512 h=32 w=32 k=512 r=3 s=3 pad=1", "F(4,3)", true},
+               {"forward n=4 c=512 h=32 w=32 k=512 r=1 s=3 pad=0x1", "F(4,3) width", true},
+               {"forward n=4 c=512 h=32 w=32 k=512 r=5 s=1 pad=2x0", "F(4,5) height", true},
+               {"forward n=4 c=512 h=32 w=32 k=512 r=5 s=5 pad=2", "F(2,5)", true},
+               {"backward-filter n=8 c=64 w=4096 k=64 s=5 pad=2", "F(4,5) width", true}};
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     char line[256], text[512];
-    snprintf(line, sizeof line, "%s method=cuda-winograd", cases[i].line);
+    snprintf(line, sizeof line, "%s method=%s", cases[i].line,
+             cases[i].line[0] == 'f' ? "cuda-winograd" : "cuda-winograd-wgrad");
     falt_plan *plan = plan_line(line);
     falt_plan_print(plan, text, sizeof text);
     if (!strstr(text, cases[i].form)) fail_msg("%s: %s", line, text);
@@ -88,6 +95,26 @@ static void test_errors(UNUSED void **state) {
     falt_plan_destroy(&plan);
   }
   expect_refusal("forward n=4 c=64 h=32 w=32 k=512 r=3 s=3 pad=1", "relative error");
+}
+
+/* Of 16 bits: transforms are rounded, so the error is declared, whatever the channels; coarser types have more of it.
+ */
+static void test_halves(UNUSED void **state) {
+  static const char *const types[] = {"f16", "bf16"};
+  double error[2];
+  for (int i = 0; i < 2; i++) {
+    char line[256];
+    snprintf(line, sizeof line, "forward n=8 c=1280 h=32 w=32 k=1280 r=3 s=3 pad=1 layout=nhwc type=%s max-error=0.1",
+             types[i]);
+    falt_plan *plan = plan_line(line);
+    assert_string_equal(plan->solver->name, "cuda-winograd");
+    error[i] = plan->cost.error;
+    falt_plan_destroy(&plan);
+  }
+  assert_true(error[0] >= 0x1p-11 && error[1] == 8 * error[0]);
+  falt_plan *plan;
+  const char *exact = "forward c=512 h=9 w=9 k=512 r=3 s=3 type=f16 layout=nhwc method=cuda-winograd";
+  assert_int_equal(falt_plan_create_line(&plan, device, exact, NULL), FALT_OVER_BUDGET);
 }
 
 static void test_pieces(UNUSED void **state) {
@@ -114,6 +141,15 @@ static void test_kernels_compile(UNUSED void **state) {
       "backward-filter n=1 c=130 h=40 w=37 k=96 r=3 s=3 pad=1 layout=nhwc",
       "backward-filter n=8 c=33 h=40 w=37 k=96 r=3 s=3 pad=2 boundary=edge layout=nhwc",
       "backward-filter n=2 c=96 h=40 w=37 k=33 r=3 s=3",
+      "forward n=2 c=130 h=17 w=19 k=96 r=5 s=5 pad=2 max-error=1e-4",
+      "forward n=2 c=600 h=17 w=19 k=96 r=5 s=1 pad=2x0 boundary=edge layout=nhwc",
+      "backward-data n=2 c=96 w=900 k=600 s=5 pad=2",
+      "forward n=2 c=96 h=17 w=19 k=96 r=3 s=3 pad=1 type=f16 residual=1 act=silu max-error=1",
+      "forward n=2 c=96 h=17 w=19 k=96 r=5 s=5 pad=1 type=bf16 layout=nhwc out-type=f32 max-error=1",
+      "backward-data n=2 c=96 h=17 w=19 k=96 r=3 s=1 pad=1x0 type=f16 layout=nhwc max-error=1",
+      "backward-filter n=8 c=96 h=32 w=32 k=130 r=3 s=3 type=f16 max-error=1",
+      "backward-filter n=8 c=96 h=32 w=32 k=130 r=5 s=5 pad=2 type=bf16 layout=nhwc max-error=1",
+      "backward-filter n=8 c=96 h=64 w=32 k=130 r=1 s=5 max-error=1e-4",
   };
   compile_all_lines(&(compile_lines){.method = "cuda-winograd",
                                      .wgrad = "cuda-winograd-wgrad",
@@ -140,7 +176,7 @@ static int tear_down(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_chosen), cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_errors), cmocka_unit_test(test_pieces),
-                                     cmocka_unit_test(test_kernels_compile)};
+                                     cmocka_unit_test(test_errors), cmocka_unit_test(test_halves),
+                                     cmocka_unit_test(test_pieces), cmocka_unit_test(test_kernels_compile)};
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
