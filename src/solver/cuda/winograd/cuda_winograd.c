@@ -22,7 +22,8 @@ typedef falt_cuda_winograd_form form;
 typedef struct winograd_plan {
   falt_cuda_plan base;
   falt_plan *child;
-  falt_cu_function input, transform, output, largest;
+  falt_cu_function input, transform, output;
+  falt_cuda_winograd_finders finders;
   const form *form;
   bool swapped;
   int64_t pieces;    /* of the batch */
@@ -89,7 +90,7 @@ static void start_filter(const winograd_plan *plan, const char *filter, falt_cud
                          float *magnitudes, void *stream) {
   const falt_problem *p = problem_of(plan);
   if (falt_cuda_winograd_scales(p))
-    falt_cuda_winograd_find_rows(gpu_of(plan), plan->largest, &p->filter, falt_igemm_roles_of(p).row, filter,
+    falt_cuda_winograd_find_rows(gpu_of(plan), &plan->finders, &p->filter, falt_igemm_roles_of(p).row, filter,
                                  magnitudes, stream);
   falt_cuda_winograd_start(gpu_of(plan), plan->transform, filter_blocks(plan), args, stream);
 }
@@ -100,7 +101,7 @@ static void find_largest(const winograd_plan *plan, const falt_cuda_winograd_arg
   falt_tensor source = *falt_igemm_roles_of(problem_of(plan)).source;
   if (!falt_cuda_winograd_scales(problem_of(plan))) return;
   source.size[FALT_N] = args->images;
-  falt_cuda_winograd_find_parts(gpu_of(plan), plan->largest, &source, args->x, args->fill, magnitudes, stream);
+  falt_cuda_winograd_find_largest(gpu_of(plan), &plan->finders, &source, args->x, args->fill, magnitudes, stream);
 }
 
 static void multiply(const winograd_plan *plan, const falt_operands *o, const falt_cuda_winograd_args *args) {
@@ -215,10 +216,7 @@ static falt_status ready(falt_plan *base) {
   FALT_TRY(find_kernel(plan, "cuda_winograd_input.cu", "falt_winograd_input", input_lanes(plan), &plan->input));
   FALT_TRY(find_kernel(plan, "cuda_winograd_filter.cu", "falt_winograd_filter", filter_lanes(plan), &plan->transform));
   FALT_TRY(find_kernel(plan, "cuda_winograd_output.cu", "falt_winograd_output", output_lanes(plan), &plan->output));
-  if (falt_cuda_winograd_scales(&base->problem)) {
-    const falt_cuda_kernel largest = falt_cuda_winograd_largest_kernel();
-    FALT_TRY(falt_gpu_kernel(gpu_of(plan), &largest, &plan->largest));
-  }
+  FALT_TRY(falt_cuda_winograd_find_kernels(gpu_of(plan), &base->problem, &plan->finders));
   FALT_TRY(falt_cuda_plan_keep_filter(&plan->base));
   if (base->packed) FALT_TRY(transform_filter(plan));
   FALT_TRY(falt_plan_ready(plan->child));
@@ -258,12 +256,12 @@ static bool set_sizes(winograd_plan *plan, const form *f, bool swapped, int64_t 
   plan->swapped = swapped;
   plan->pieces = pieces;
   const falt_problem *p = problem_of(plan);
-  const int64_t vector = falt_cuda_winograd_vector(p), far = falt_cuda_winograd_far(p);
+  const int64_t vector = falt_cuda_winograd_vector(p);
   plan->matrices = falt_cuda_winograd_points(f, p) * a->groups;
   if (!falt_cuda_winograd_set_tiles(a, f, p, p->input.size[FALT_N] / pieces)) return false;
   a->v_channels = (int)falt_round_up(a->channels, vector);
-  a->u_rows = (int)falt_round_up(a->rows, swapped ? far : vector);
-  a->v_tiles = (int)falt_round_up(a->tiles, swapped ? vector : far);
+  a->u_rows = (int)(swapped ? a->rows : falt_round_up(a->rows, vector));
+  a->v_tiles = (int)(swapped ? falt_round_up(a->tiles, vector) : a->tiles);
   a->v_matrix = (int64_t)a->v_tiles * a->v_channels;
   a->v_tile = a->v_channels;
   a->v_channel = 1;
@@ -297,7 +295,7 @@ static double own_seconds(const winograd_plan *plan) {
   const double given = plan->base.base.packed ? 0 : 1, scales = falt_cuda_winograd_scales(p) ? 1 : 0;
   const double bytes = falt_problem_bytes(p) + v + m + given * u;
   return bytes / (transforming * plan->base.base.device->limits.copy_bytes_per_s) +
-         launching * ((2 + scales) * pieces + (1 + scales) * given);
+         launching * ((2 + 2 * scales) * pieces + (1 + scales) * given);
 }
 
 /* ---- plan: the choice */
@@ -321,7 +319,7 @@ static void lay_memory(winograd_plan *plan, falt_memory_layout *all) {
   plan->u_at = falt_place_part(all, given ? depth * (size_t)a->u_rows : 0);
   plan->v_at = falt_place_part(all, depth * (size_t)a->v_tiles);
   plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix * sizeof(float));
-  plan->largest_at[0] = falt_place_part(all, scales ? FALT_WINOGRAD_PARTS * sizeof(float) : 0);
+  plan->largest_at[0] = falt_place_part(all, scales ? FALT_WINOGRAD_LARGEST * sizeof(float) : 0);
   plan->largest_at[1] = falt_place_part(all, scales && given ? rows * sizeof(float) : 0);
 }
 

@@ -162,25 +162,9 @@ constexpr bool SCALED = TYPE == F16;
 
 // The power of two that brings a largest magnitude to 64 or above, below 128: a transform is at most 225 times as
 // large.
-__device__ inline float scale_for(float largest) {
+__device__ inline float scale_for(const float *magnitude) {
+  const float largest = SCALED ? *magnitude : 0;
   return largest > 0 ? __uint_as_float((127 + 6 + 127 - (__float_as_uint(largest) >> 23)) << 23) : 1;
-}
-
-// The same for the largest of all parts of an operand. All threads of a block call it.
-__device__ inline float scale_of_parts(const float *parts) {
-  __shared__ unsigned warps[THREADS / 32];
-  if (!SCALED) return 1;
-  unsigned most = 0;
-#pragma unroll
-  for (int i = 0; i < FALT_WINOGRAD_PARTS / THREADS; i++)
-    most = max(most, __float_as_uint(parts[i * THREADS + threadIdx.x]));
-  most = __reduce_max_sync(~0u, most);
-  __syncthreads();
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;
-  __syncthreads();
-#pragma unroll
-  for (int i = 0; i < THREADS / 32; i++) most = max(most, warps[i]);
-  return scale_for(__uint_as_float(most));
 }
 
 __device__ inline float element_of(const void *data, i64 index) {
@@ -200,20 +184,20 @@ __device__ inline void store_transformed(void *data, i64 at, const float t[ROWS]
 #pragma unroll
   for (int i = 0; i < ROWS; i++)
 #pragma unroll
-    for (int j = 0; j < COLUMNS; j++)
-      store<float>(data, TYPE, at + (i * COLUMNS + j) * matrix,
-                   TYPE == F32 ? to_two_tf32(t[i][j]) : scale * t[i][j]);
+    for (int j = 0; j < COLUMNS; j++, at += matrix)
+      store<float>(data, TYPE, at, TYPE == F32 ? to_two_tf32(t[i][j]) : scale * t[i][j]);
 }
 
 // The products of a tile, or of a pair of channels, transformed along both axes to outputs or taps.
 template <int TO_H, int TO_W, void height(const float *, float *), void width(const float *, float *)>
 __device__ inline void load_transformed(const Args &a, const float *m, float y[TO_H][TO_W]) {
   float t[SIZE_H][TO_W];
+  const i64 matrix = a.groups * a.m_matrix;
 #pragma unroll
   for (int i = 0; i < SIZE_H; i++) {
     float s[SIZE_W];
 #pragma unroll
-    for (int j = 0; j < SIZE_W; j++) s[j] = m[(i * SIZE_W + j) * a.groups * a.m_matrix];
+    for (int j = 0; j < SIZE_W; j++, m += matrix) s[j] = *m;
     width(s, t[i]);
   }
   along_height<SIZE_H, TO_H, TO_W, height>(t, y);
@@ -240,17 +224,15 @@ __device__ inline Spot spot_of(i64 near, i64 far) {
           (i64)(others % blocks) * OTHERS + threadIdx.x / LANES, (int)(others / blocks)};
 }
 
-// Where a tile's first output is.
+// Where a tile's first output is. Tiles are fewer than 2^28.
 struct Place {
   i64 image;
   int plane, at[2];
 };
 
 __device__ inline Place place_of(const Args &a, i64 tile) {
-  const i64 row = tile / a.tile[1], plane = row / a.tile[0];
-  return {plane / a.planes,
-          (int)(plane % a.planes),
-          {(int)(row % a.tile[0]) * OUTPUTS_H, (int)(tile % a.tile[1]) * OUTPUTS_W}};
+  const unsigned row = (unsigned)tile / a.tile[1], column = (unsigned)tile % a.tile[1], plane = row / a.tile[0];
+  return {plane / a.planes, (int)(plane % a.planes), {(int)(row % a.tile[0]) * OUTPUTS_H, (int)column * OUTPUTS_W}};
 }
 
 // The offset in x of an image's plane, group and channel.

@@ -6,9 +6,7 @@
 #include "solver/cuda/common/plan.h"
 #include "solver/cuda/winograd/cuda_winograd_args.h"
 
-/* THREADS: of a block. FAR: the far rows of products in 16 bits are padded to a multiple of it, which
- * cuda-igemm-sm90 wants. */
-enum { FALT_WINOGRAD_THREADS = 128, FALT_WINOGRAD_FAR = 64, FALT_CUDA_WINOGRAD_FORMS = 4 };
+enum { FALT_WINOGRAD_THREADS = 128 /* of a block */, FALT_CUDA_WINOGRAD_FORMS = 4 };
 
 /* The errors of a form along one axis, or along both. Units are those of a relative error: of the largest input times
  * the sum of the other factor's magnitudes. docs/internals/cuda-winograd.md has the measurements. */
@@ -40,8 +38,6 @@ void falt_cuda_winograd_print(const falt_cuda_winograd_form *form, const falt_pr
 /* The type of both factors, and of their transforms; a channel's or a tile's rows are padded to whole 16 bytes. */
 falt_type falt_cuda_winograd_type(const falt_problem *problem);
 int64_t falt_cuda_winograd_vector(const falt_problem *problem);
-/* To what far rows of products are padded. */
-int64_t falt_cuda_winograd_far(const falt_problem *problem);
 
 /* The reason that no form applies to a layer or a gradient, or NULL. */
 const char *falt_cuda_winograd_refusal(const falt_ask *ask);
@@ -62,17 +58,24 @@ int64_t falt_cuda_winograd_blocks(int64_t near, int64_t far, int lanes, int64_t 
 void falt_cuda_winograd_start(falt_gpu *gpu, falt_cu_function function, int64_t blocks, falt_cuda_winograd_args *args,
                               void *stream);
 
-/* Transforms in f16 are scaled by the largest magnitudes of their operand: whether they are; bytes of the magnitudes;
- * the launch that finds them, in x or dy, in so many parts, or in the filter, for each output channel `row`. */
+/* Transforms in f16 are scaled by the largest magnitudes of their operand: whether they are; the kernels, which are
+ * found if they are; the launches for x or dy, of the first of LARGEST floats; and of the filter, for each output
+ * channel `row`. */
+typedef struct falt_cuda_winograd_finders {
+  falt_cu_function parts, all; /* of parts of an operand in f16; of them all */
+} falt_cuda_winograd_finders;
+enum { FALT_WINOGRAD_LARGEST = FALT_WINOGRAD_PARTS + 1 };
 bool falt_cuda_winograd_scales(const falt_problem *problem);
-void falt_cuda_winograd_find_parts(falt_gpu *gpu, falt_cu_function function, const falt_tensor *tensor,
-                                   const void *data, double constant, float *largest, void *stream);
-void falt_cuda_winograd_find_rows(falt_gpu *gpu, falt_cu_function function, const falt_tensor *filter, int row,
-                                  const void *data, float *largest, void *stream);
+falt_status falt_cuda_winograd_find_kernels(falt_gpu *gpu, const falt_problem *problem,
+                                            falt_cuda_winograd_finders *finders);
+void falt_cuda_winograd_find_largest(falt_gpu *gpu, const falt_cuda_winograd_finders *finders,
+                                     const falt_tensor *tensor, const void *data, double constant, float *largest,
+                                     void *stream);
+void falt_cuda_winograd_find_rows(falt_gpu *gpu, const falt_cuda_winograd_finders *finders, const falt_tensor *filter,
+                                  int row, const void *data, float *largest, void *stream);
 
-/* A kernel of the family with its common parameters; the one that finds magnitudes. */
+/* A kernel of the family with its common parameters. */
 falt_cuda_kernel falt_cuda_winograd_kernel(const falt_problem *problem, const falt_cuda_winograd_form *form,
                                            const char *source, const char *entry, int lanes);
-falt_cuda_kernel falt_cuda_winograd_largest_kernel(void);
 
 #endif

@@ -14,7 +14,7 @@ typedef struct falt_cuda_winograd_args {
   void *v, *u, *d; /* the transforms of x, of the filter and of dy */
   float *m;        /* their products */
   const void *residual;
-  const float *largest[2]; /* of transforms in f16: magnitudes of parts of x; of output channels, or parts of dy */
+  const float *largest[2]; /* of transforms in f16: magnitudes of x; of output channels, or dy */
   long long x_image, x_plane, x_group, x_channel, x_axis[2];
   long long w_group, w_row, w_channel, w_axis[2];
   long long y_image, y_plane, y_group, y_channel, y_axis[2];
@@ -32,15 +32,16 @@ typedef struct falt_cuda_winograd_args {
   falt_cuda_epilogue epilogue;
 } falt_cuda_winograd_args;
 
-/* FALT_WINOGRAD_PARTS: of x and of dy. Sizes and strides of an operand in f16, the contiguous dimension first: it is a
- * line. A block takes so many lines. */
-enum { FALT_WINOGRAD_PARTS = 256, FALT_WINOGRAD_DIMS = 6 };
+/* PARTS: of x and of dy; PIECE: elements of a line. Sizes and strides of an operand, lines first. A block takes so many
+ * pieces. */
+enum { FALT_WINOGRAD_PARTS = 512, FALT_WINOGRAD_PIECE = 1024, FALT_WINOGRAD_DIMS = 6 };
 typedef struct falt_cuda_winograd_largest_args {
   const void *data;
   float *largest;
   float least; /* a magnitude of the constant beyond the ends */
+  int dims;
   long long size[FALT_WINOGRAD_DIMS], stride[FALT_WINOGRAD_DIMS];
-  long long lines, all_lines;
+  long long pieces, all_pieces;
 } falt_cuda_winograd_largest_args;
 
 #endif

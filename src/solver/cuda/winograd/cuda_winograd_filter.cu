@@ -13,7 +13,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_filter(co
   if (c >= a.v_channels || row >= a.u_rows) return;
   const bool exists = c < a.channels && row < a.rows;
   const i64 w = g * a.w_group + row * a.w_row + c * a.w_channel;
-  const float scale = SCALED && exists ? scale_for(a.largest[1][g * a.rows + row]) : 1;
+  const float scale = exists ? scale_for(a.largest[1] + g * a.rows + row) : 1;
   float t[TAPS_H][SIZE_W], u[SIZE_H][SIZE_W];
 #pragma unroll
   for (int r = 0; r < TAPS_H; r++) {

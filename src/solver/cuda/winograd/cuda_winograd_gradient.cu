@@ -22,7 +22,6 @@ __device__ inline void load_tile(const Args &a, const Place &p, i64 y, float t[O
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_gradient(const __grid_constant__ Args a) {
   await_stream();
-  const float scale = scale_of_parts(a.largest[1]);
   const Spot spot = spot_of(a.v_tiles, a.u_rows);
   if (spot.near >= a.v_tiles || spot.far >= a.u_rows) return;
   float t[OUTPUTS_H][SIZE_W] = {}, d[SIZE_H][SIZE_W];
@@ -30,6 +29,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_gradient(
     const Place p = place_of(a, spot.near);
     load_tile(a, p, p.image * a.y_image + p.plane * a.y_plane + spot.group * a.y_group + spot.far * a.y_channel, t);
   }
+  const float scale = scale_for(a.largest[1]);
   along_height<OUTPUTS_H, SIZE_H, SIZE_W, Height::gradient>(t, d);
   const i64 matrix = (i64)a.u_rows * a.v_tiles;
   store_transformed<SIZE_H, SIZE_W>(a.d, spot.group * matrix + spot.far * a.v_tiles + spot.near, d, a.groups * matrix,

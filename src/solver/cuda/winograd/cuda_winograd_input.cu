@@ -24,7 +24,6 @@ __device__ inline void load_tile(const Args &a, const Place &p, i64 x, float t[S
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_input(const __grid_constant__ Args a) {
   await_stream();
-  const float scale = scale_of_parts(a.largest[0]);
   const Spot spot = TILES_FIRST ? spot_of(a.v_tiles, a.v_channels) : spot_of(a.v_channels, a.v_tiles);
   const i64 tile = TILES_FIRST ? spot.near : spot.far;
   const int c = (int)(TILES_FIRST ? spot.far : spot.near);
@@ -34,6 +33,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_input(con
     const Place p = place_of(a, tile);
     load_tile(a, p, source_of(a, p, spot.group, c), t);
   }
+  const float scale = scale_for(a.largest[0]);
   along_height<SIZE_H, SIZE_H, SIZE_W, Height::input>(t, v);
   store_transformed<SIZE_H, SIZE_W>(a.v, spot.group * a.v_matrix + tile * a.v_tile + c * a.v_channel, v,
                                     a.groups * a.v_matrix, scale);

@@ -1,31 +1,54 @@
-// The largest finite magnitudes of an operand in f16, by which its transforms are scaled. A block takes one part of the
-// lines: for x and dy a range of them, for the filter those of an output channel.
+// The largest finite magnitudes of an operand in f16, by which its transforms are scaled; or of the magnitudes of its
+// parts. A block takes some pieces of lines: for the filter those of an output channel.
+
+// Compile-time parameter: TYPE, the number of the operand's falt_type.
 
 #include "convert.cuh"
 #include "cuda_winograd_args.h"
 #include "ptx/early.cuh"
 
+typedef falt_cuda_winograd_largest_args Args;
 typedef long long i64;
-constexpr int THREADS = 128, LANES = 32;
+constexpr int THREADS = 256, LANES = 32, PIECE = FALT_WINOGRAD_PIECE, WORDS = PIECE / (8 * LANES);
 
-extern "C" __global__ void __launch_bounds__(THREADS)
-    falt_winograd_largest(const __grid_constant__ falt_cuda_winograd_largest_args a) {
+__device__ inline float larger(float largest, float value) {
+  return fabsf(value) <= 65504 ? fmaxf(largest, fabsf(value)) : largest;
+}
+
+// `count` elements of a line, by the lanes of a warp.
+__device__ inline float largest_of(const Args &a, i64 at, int count, float largest) {
+  const int lane = threadIdx.x % LANES;
+  const unsigned short *from = (const unsigned short *)a.data + at;
+  if (TYPE == F16 && a.stride[0] == 1 && count == PIECE && (size_t)from % 16 == 0) {
+    uint4 word[WORDS];
+#pragma unroll
+    for (int i = 0; i < WORDS; i++) word[i] = __ldg((const uint4 *)from + i * LANES + lane);
+#pragma unroll
+    for (int i = 0; i < WORDS * 4; i++) {
+      const unsigned two = (&word[i / 4].x)[i % 4];
+      largest = larger(larger(largest, from_f16(two)), from_f16(two >> 16));
+    }
+    return largest;
+  }
+#pragma unroll 4
+  for (int i = lane; i < count; i += LANES) largest = larger(largest, load<float>(a.data, TYPE, at + i * a.stride[0]));
+  return largest;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_largest(const __grid_constant__ Args a) {
   __shared__ unsigned warps[THREADS / 32];
   await_stream();
-  const i64 first = blockIdx.x * a.lines, end = min(first + a.lines, a.all_lines);
+  const i64 first = blockIdx.x * a.pieces, end = min(first + a.pieces, a.all_pieces);
+  const i64 line_pieces = (a.size[0] + PIECE - 1) / PIECE;
   float largest = a.least;
-  for (i64 line = first + threadIdx.x / LANES; line < end; line += THREADS / LANES) {
-    i64 at = 0, rest = line;
-#pragma unroll
-    for (int i = 1; i < FALT_WINOGRAD_DIMS; i++) {
+  for (i64 piece = first + threadIdx.x / LANES; piece < end; piece += THREADS / LANES) {
+    const int begin = (int)(piece % line_pieces) * PIECE;
+    i64 at = begin * a.stride[0], rest = piece / line_pieces;
+    for (int i = 1; i < a.dims; i++) {
       at += rest % a.size[i] * a.stride[i];
       rest /= a.size[i];
     }
-#pragma unroll 4
-    for (int i = threadIdx.x % LANES; i < a.size[0]; i += LANES) {
-      const float value = fabsf(load<float>(a.data, F16, at + i * a.stride[0]));
-      if (value <= 65504) largest = fmaxf(largest, value);
-    }
+    largest = largest_of(a, at, (int)min((i64)PIECE, a.size[0] - begin), largest);
   }
   const unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));
   if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = most;

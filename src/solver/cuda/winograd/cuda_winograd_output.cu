@@ -33,13 +33,12 @@ __device__ inline bool all_finite(const float y[OUTPUTS_H][OUTPUTS_W]) {
 }
 
 // What the sum of an output's products is divided by: the scales of the transforms.
-__device__ inline float unscale_of(const Args &a, float scale, int row) {
-  return SCALED ? 1 / (scale * scale_for(a.largest[1][row])) : 1;
+__device__ inline float unscale_of(const Args &a, int row) {
+  return SCALED ? 1 / (scale_for(a.largest[0]) * scale_for(a.largest[1] + row)) : 1;
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_output(const __grid_constant__ Args a) {
   await_stream();
-  const float scale = scale_of_parts(a.largest[0]);
   const i64 inner = TILES_FIRST ? a.tiles : a.rows, outer = TILES_FIRST ? a.rows : a.tiles;
   const Spot spot = spot_of(inner, outer);
   if (spot.near >= inner || spot.far >= outer) return;
@@ -50,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_output(co
   load_transformed<OUTPUTS_H, OUTPUTS_W, Height::output, Width::output>(
       a, a.m + g * a.m_matrix + row * a.m_row + tile * a.m_column, y);
   const bool finite = all_finite(y);
-  const float unscale = unscale_of(a, scale, g * a.rows + row);
+  const float unscale = unscale_of(a, g * a.rows + row);
   const i64 x = source_of(a, p, g, 0), w = g * a.w_group + row * a.w_row;
   const Linear<float> l = linear(a, (i64)g * a.rows + row);
   const i64 to = p.image * a.y_image + p.plane * a.y_plane + g * a.y_group + row * a.y_channel;

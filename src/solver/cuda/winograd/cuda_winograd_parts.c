@@ -56,10 +56,6 @@ int64_t falt_cuda_winograd_vector(const falt_problem *p) {
   return 16 / (int64_t)falt_type_size(falt_cuda_winograd_type(p));
 }
 
-int64_t falt_cuda_winograd_far(const falt_problem *p) {
-  return falt_cuda_winograd_type(p) == FALT_F32 ? 1 : FALT_WINOGRAD_FAR;
-}
-
 /* ---- applicable */
 
 static bool has_steps(const falt_axis *axis) {
@@ -218,40 +214,76 @@ bool falt_cuda_winograd_scales(const falt_problem *p) {
   return falt_cuda_winograd_type(p) == FALT_F16;
 }
 
-falt_cuda_kernel falt_cuda_winograd_largest_kernel(void) {
-  return (falt_cuda_kernel){.source = "cuda_winograd_largest.cu", .entry = "falt_winograd_largest"};
+falt_status falt_cuda_winograd_find_kernels(falt_gpu *gpu, const falt_problem *p, falt_cuda_winograd_finders *f) {
+  static const falt_type types[] = {FALT_F16, FALT_F32};
+  falt_cu_function *functions[] = {&f->parts, &f->all};
+  for (int i = 0; i < 2 && falt_cuda_winograd_scales(p); i++) {
+    falt_cuda_kernel kernel = {.source = "cuda_winograd_largest.cu", .entry = "falt_winograd_largest"};
+    falt_cuda_define(&kernel, "TYPE=%d", (int)types[i]);
+    FALT_TRY(falt_gpu_kernel(gpu, &kernel, functions[i]));
+  }
+  return FALT_OK;
 }
 
-/* Dimensions in the order of `dims`, the first along lines; a launch of `blocks`, each with so many lines. */
-static void find(falt_gpu *gpu, falt_cu_function function, const falt_tensor *t, const int dims[FALT_DIMS],
-                 int64_t blocks, falt_cuda_winograd_largest_args *a, void *stream) {
-  static const int one[2] = {1, 1};
-  a->all_lines = 1;
-  for (int i = 0; i < FALT_DIMS; i++) {
-    a->size[i] = t->size[dims[i]];
-    a->stride[i] = falt_cuda_stride(t, dims[i]);
-    if (i > 0) a->all_lines *= a->size[i];
+/* Adds a dimension outwards; one that follows on the last one without a gap lengthens it, if it may. */
+static void add_dimension(falt_cuda_winograd_largest_args *a, int64_t size, int64_t stride, bool merges) {
+  const int last = a->dims - 1;
+  if (merges && last >= 0 && a->stride[last] * a->size[last] == stride) {
+    a->size[last] *= size;
+    return;
   }
-  a->lines = falt_ceil_div(a->all_lines, blocks);
+  a->size[a->dims] = size;
+  a->stride[a->dims++] = stride;
+}
+
+/* Adds those of `dims` with more than one element, in the order of their strides. */
+static void add_dimensions(falt_cuda_winograd_largest_args *a, const falt_tensor *t, const int *dims, int count) {
+  int64_t before = 0;
+  for (;;) {
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < count; i++) {
+      const int64_t stride = llabs(t->stride[dims[i]]);
+      if (t->size[dims[i]] > 1 && stride > before) least = falt_min(least, stride);
+    }
+    if (least == INT64_MAX) break;
+    for (int i = 0; i < count; i++)
+      if (t->size[dims[i]] > 1 && llabs(t->stride[dims[i]]) == least)
+        add_dimension(a, t->size[dims[i]], t->stride[dims[i]], true);
+    before = least;
+  }
+  if (a->dims == 0) add_dimension(a, 1, 1, false);
+}
+
+static void find(falt_gpu *gpu, falt_cu_function function, int64_t blocks, falt_cuda_winograd_largest_args *a,
+                 void *stream) {
+  static const int one[2] = {1, 1};
+  a->all_pieces = falt_ceil_div(a->size[0], FALT_WINOGRAD_PIECE);
+  for (int i = 1; i < a->dims; i++) a->all_pieces *= a->size[i];
+  a->pieces = falt_ceil_div(a->all_pieces, blocks);
   void *parameters[] = {a};
-  const falt_gpu_launch launch = {function, blocks, {FALT_WINOGRAD_THREADS, 1}, 0, stream};
+  const falt_gpu_launch launch = {function, blocks, {2 * FALT_WINOGRAD_THREADS, 1}, 0, stream};
   falt_gpu_start_early(gpu, &launch, one, parameters);
 }
 
-void falt_cuda_winograd_find_parts(falt_gpu *gpu, falt_cu_function function, const falt_tensor *t, const void *data,
-                                   double constant, float *largest, void *stream) {
-  static const int by_channels[] = {FALT_C, FALT_W, FALT_H, FALT_D, FALT_G, FALT_N},
-                   by_columns[] = {FALT_W, FALT_H, FALT_C, FALT_D, FALT_G, FALT_N};
+void falt_cuda_winograd_find_largest(falt_gpu *gpu, const falt_cuda_winograd_finders *f, const falt_tensor *t,
+                                     const void *data, double constant, float *largest, void *stream) {
+  static const int dims[] = {FALT_N, FALT_G, FALT_C, FALT_D, FALT_H, FALT_W};
   const double least = fabs(constant);
-  falt_cuda_winograd_largest_args a = {.data = data, .largest = largest, .least = least <= 65504 ? (float)least : 0};
-  find(gpu, function, t, falt_tensor_unit(t, FALT_C) ? by_channels : by_columns, FALT_WINOGRAD_PARTS, &a, stream);
+  float *parts = largest + FALT_WINOGRAD_LARGEST - FALT_WINOGRAD_PARTS;
+  falt_cuda_winograd_largest_args a = {.data = data, .largest = parts, .least = least <= 65504 ? (float)least : 0};
+  add_dimensions(&a, t, dims, FALT_DIMS);
+  find(gpu, f->parts, FALT_WINOGRAD_PARTS, &a, stream);
+  falt_cuda_winograd_largest_args all = {.data = parts, .largest = largest};
+  add_dimension(&all, FALT_WINOGRAD_PARTS, 1, false);
+  find(gpu, f->all, 1, &all, stream);
 }
 
-void falt_cuda_winograd_find_rows(falt_gpu *gpu, falt_cu_function function, const falt_tensor *w, int row,
+void falt_cuda_winograd_find_rows(falt_gpu *gpu, const falt_cuda_winograd_finders *f, const falt_tensor *w, int row,
                                   const void *data, float *largest, void *stream) {
-  const int depth = row == FALT_K ? FALT_C : FALT_K;
-  const int by_depth[] = {depth, FALT_W, FALT_H, FALT_D, row, FALT_G},
-            by_taps[] = {FALT_W, FALT_H, depth, FALT_D, row, FALT_G};
+  const int dims[] = {row == FALT_K ? FALT_C : FALT_K, FALT_D, FALT_H, FALT_W};
   falt_cuda_winograd_largest_args a = {.data = data, .largest = largest};
-  find(gpu, function, w, falt_tensor_unit(w, FALT_W) ? by_taps : by_depth, w->size[row] * w->size[FALT_G], &a, stream);
+  add_dimensions(&a, w, dims, 4);
+  add_dimension(&a, w->size[row], falt_cuda_stride(w, row), false);
+  add_dimension(&a, w->size[FALT_G], falt_cuda_stride(w, FALT_G), false);
+  find(gpu, f->parts, w->size[row] * w->size[FALT_G], &a, stream);
 }

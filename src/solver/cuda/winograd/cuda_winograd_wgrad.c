@@ -17,7 +17,8 @@
 typedef struct wgrad_plan {
   falt_cuda_plan base;
   falt_plan *child;
-  falt_cu_function input, gradient, result, largest;
+  falt_cu_function input, gradient, result;
+  falt_cuda_winograd_finders finders;
   const falt_cuda_winograd_form *form;
   bool swapped;
   int64_t matrices; /* points of all groups */
@@ -36,10 +37,11 @@ static int gradient_lanes(const wgrad_plan *plan) {
   return plan->args.y_axis[1] == 1 ? 32 : 8;
 }
 
-/* Rows of products have neighbouring output channels, or swapped neighbouring channels. */
-static int result_lanes(const wgrad_plan *plan) {
-  const falt_cuda_winograd_args *a = &plan->args;
-  return plan->swapped == (a->w_channel < a->w_row) ? 32 : 8;
+/* Blocks of the last kernel: as it covers pairs. */
+static int64_t result_blocks(const falt_problem *p, const falt_cuda_winograd_args *a, bool swapped) {
+  const int64_t taps = p->filter.size[FALT_H] * p->filter.size[FALT_W];
+  const int64_t near = swapped ? a->channels : a->rows, far = swapped ? a->rows : a->channels;
+  return falt_ceil_div(near, 32) * falt_ceil_div(far, taps <= 9 ? 32 : 8) * a->groups;
 }
 
 static falt_gpu *gpu_of(const wgrad_plan *plan) {
@@ -48,7 +50,7 @@ static falt_gpu *gpu_of(const wgrad_plan *plan) {
 
 static float *largest_of(const wgrad_plan *plan, const falt_operands *o, int operand) {
   char *workspace = o->workspace;
-  return (float *)(void *)(workspace + plan->largest_at) + (size_t)operand * FALT_WINOGRAD_PARTS;
+  return (float *)(void *)(workspace + plan->largest_at) + (size_t)operand * FALT_WINOGRAD_LARGEST;
 }
 
 static void bind(const wgrad_plan *plan, const falt_operands *o, falt_cuda_winograd_args *args) {
@@ -67,9 +69,10 @@ static void bind(const wgrad_plan *plan, const falt_operands *o, falt_cuda_winog
 static void find_largest(const wgrad_plan *plan, const falt_operands *o, const falt_cuda_winograd_args *args) {
   const falt_problem *p = &plan->base.base.problem;
   if (!falt_cuda_winograd_scales(p)) return;
-  falt_cuda_winograd_find_parts(gpu_of(plan), plan->largest, &p->input, args->x, args->fill, largest_of(plan, o, 0),
-                                o->stream);
-  falt_cuda_winograd_find_parts(gpu_of(plan), plan->largest, &p->output, args->y, 0, largest_of(plan, o, 1), o->stream);
+  falt_cuda_winograd_find_largest(gpu_of(plan), &plan->finders, &p->input, args->x, args->fill, largest_of(plan, o, 0),
+                                  o->stream);
+  falt_cuda_winograd_find_largest(gpu_of(plan), &plan->finders, &p->output, args->y, 0, largest_of(plan, o, 1),
+                                  o->stream);
 }
 
 static void start(const wgrad_plan *plan, falt_cu_function function, int64_t near, int64_t far, int lanes,
@@ -91,8 +94,7 @@ static void execute(const falt_plan *base, const falt_operands *o) {
                          .workspace = (char *)o->workspace + plan->child_at,
                          .stream = o->stream};
   falt_plan_run(plan->child, &inner);
-  start(plan, plan->result, plan->swapped ? a->channels : a->rows, plan->swapped ? a->rows : a->channels,
-        result_lanes(plan), a, o->stream);
+  falt_cuda_winograd_start(gpu_of(plan), plan->result, result_blocks(&base->problem, a, plan->swapped), a, o->stream);
 }
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -118,14 +120,12 @@ static falt_status ready(falt_plan *base) {
   falt_cuda_kernel gradient = falt_cuda_winograd_kernel(p, plan->form, "cuda_winograd_gradient.cu",
                                                         "falt_winograd_gradient", gradient_lanes(plan));
   falt_cuda_kernel result =
-      falt_cuda_winograd_kernel(p, plan->form, "cuda_winograd_wgrad.cu", "falt_winograd_wgrad", result_lanes(plan));
+      falt_cuda_winograd_kernel(p, plan->form, "cuda_winograd_wgrad.cu", "falt_winograd_wgrad", 32);
   falt_cuda_define(&input, "TILES_FIRST=1");
   falt_cuda_define(&result, "ROWS_FIRST=%d", !plan->swapped);
+  falt_cuda_define(&result, "CHANNELS_LAST=%d", falt_tensor_unit(&p->filter, FALT_C));
   falt_cuda_define(&result, "TYPE_Y=%d", (int)p->filter.type);
-  if (falt_cuda_winograd_scales(p)) {
-    const falt_cuda_kernel largest = falt_cuda_winograd_largest_kernel();
-    FALT_TRY(falt_gpu_kernel(gpu, &largest, &plan->largest));
-  }
+  FALT_TRY(falt_cuda_winograd_find_kernels(gpu, p, &plan->finders));
   FALT_TRY(falt_gpu_kernel(gpu, &input, &plan->input));
   FALT_TRY(falt_gpu_kernel(gpu, &gradient, &plan->gradient));
   FALT_TRY(falt_gpu_kernel(gpu, &result, &plan->result));
@@ -157,14 +157,14 @@ typedef struct choice {
 static bool set_sizes(wgrad_plan *plan, const falt_cuda_winograd_form *f, bool swapped) {
   falt_cuda_winograd_args *a = &plan->args;
   const falt_problem *p = &plan->base.base.problem;
-  const int64_t vector = falt_cuda_winograd_vector(p), far = falt_cuda_winograd_far(p);
+  const int64_t vector = falt_cuda_winograd_vector(p);
   plan->form = f;
   plan->swapped = swapped;
   plan->matrices = falt_cuda_winograd_points(f, p) * a->groups;
   if (!falt_cuda_winograd_set_tiles(a, f, p, p->input.size[FALT_N])) return false;
   a->v_tiles = (int)falt_round_up(a->tiles, vector);
-  a->v_channels = (int)falt_round_up(a->channels, swapped ? vector : far);
-  a->u_rows = (int)falt_round_up(a->rows, swapped ? far : vector);
+  a->v_channels = (int)(swapped ? falt_round_up(a->channels, vector) : a->channels);
+  a->u_rows = (int)(swapped ? a->rows : falt_round_up(a->rows, vector));
   a->v_matrix = (int64_t)a->v_tiles * a->v_channels;
   a->v_tile = 1;
   a->v_channel = a->v_tiles;
@@ -182,14 +182,14 @@ static void lay_memory(wgrad_plan *plan, falt_memory_layout *all) {
   plan->d_at = falt_place_part(all, size * (size_t)a->u_rows * (size_t)a->v_tiles);
   plan->m_at = falt_place_part(all, matrices * (size_t)a->m_matrix * sizeof(float));
   plan->largest_at =
-      falt_place_part(all, falt_cuda_winograd_scales(p) ? (size_t)2 * FALT_WINOGRAD_PARTS * sizeof(float) : 0);
+      falt_place_part(all, falt_cuda_winograd_scales(p) ? (size_t)2 * FALT_WINOGRAD_LARGEST * sizeof(float) : 0);
 }
 
 /* Each transform is written once and read by the product; the products are written by it and read once. */
 static double own_seconds(const wgrad_plan *plan, size_t bytes) {
   const double transforming = 0.8, launching = 2.4e-6;
   const falt_problem *p = &plan->base.base.problem;
-  const double all = falt_problem_bytes(p) + (double)bytes, launches = falt_cuda_winograd_scales(p) ? 5 : 3;
+  const double all = falt_problem_bytes(p) + (double)bytes, launches = falt_cuda_winograd_scales(p) ? 7 : 3;
   return all / (transforming * plan->base.base.device->limits.copy_bytes_per_s) + launches * launching;
 }
 
