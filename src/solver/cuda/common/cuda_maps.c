@@ -26,6 +26,16 @@ falt_gpu_map falt_map_planes(const falt_tensor *t, void *data, int span) {
   return m;
 }
 
+falt_gpu_map falt_map_rows(const falt_tensor *t, void *data, int rows) {
+  enum { LINE = 128 };
+  falt_gpu_map m = {.type = t->type, .rank = 5, .data = data};
+  static const int dims[5] = {FALT_C, FALT_W, FALT_N, FALT_H, FALT_D};
+  for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, t, dims[i]);
+  m.box[0] = (uint32_t)(LINE / falt_type_size(t->type));
+  m.box[1] = (uint32_t)rows;
+  return m;
+}
+
 bool falt_map_takes(const falt_tensor *t, int unit) {
   const int64_t size = (int64_t)falt_type_size(t->type), most = INT64_C(1) << 40;
   if (t->stride[unit] != 1 && t->size[unit] != 1) return false;

@@ -14,6 +14,9 @@ void falt_map_dimension(falt_gpu_map *map, int i, const falt_tensor *tensor, int
 /* The descriptor of boxes of `span` pixels by `span` channels of an NCHW tensor whose planes are contiguous. */
 falt_gpu_map falt_map_planes(const falt_tensor *tensor, void *data, int span);
 
+/* The descriptor of boxes of `rows` pixels by 128 bytes of channels of an NHWC tensor with one axis. */
+falt_gpu_map falt_map_rows(const falt_tensor *tensor, void *data, int rows);
+
 /* Whether TMA can address a tensor with contiguous elements along `unit`: all other strides and the offset of the first
  * element are multiples of 16 bytes. The second function tests the address. */
 bool falt_map_takes(const falt_tensor *tensor, int unit);

@@ -1,8 +1,8 @@
 /* Solver cuda-igemm-sm90: fprop, dgrad and wgrad as implicit GEMM with wgmma and TMA (sm_90a). Applies to dense layers
  * of f16 and bf16, NHWC, 1D to 3D. The output may be NCHW, and so may operands that a single tap reads: the input of
- * 1x1 layers, and dy of wgrad. Reads the filter in place, with its channels outermost or innermost. Unaligned operands
- * use the fallback plan. Kernel: cuda_igemm_sm90.cu. TMA boxes: cuda_igemm_sm90_kernel.c. Tile search:
- * cuda_igemm_sm90_tiles.c. */
+ * 1x1 layers, and dy of wgrad. A forward layer of one tap may have groups. Reads the filter in place, with its channels
+ * outermost or innermost. Unaligned operands use the fallback plan. Kernel: cuda_igemm_sm90.cu. TMA boxes:
+ * cuda_igemm_sm90_kernel.c. Tile search: cuda_igemm_sm90_tiles.c. */
 #include <string.h>
 
 #include "cuda/gpu.h"
@@ -16,6 +16,7 @@ enum { LINE = 128 };
 
 typedef struct igemm_plan {
   falt_cuda_plan cuda;
+  falt_problem view; /* falt_igemm_sm90_view */
   falt_igemm_sm90_problem layer;
   falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
   falt_igemm_sm90_work work;
@@ -46,6 +47,7 @@ static falt_gpu_map pixels_of(const igemm_plan *plan, const falt_tensor *t, void
 /* The source of a polyphase part. */
 static falt_gpu_map source_of(const igemm_plan *plan, const falt_igemm_sm90_polyphase *polyphase, const falt_tensor *t,
                               void *data, int pixels) {
+  if (plan->layer.grouped) return falt_map_rows(t, data, pixels);
   falt_gpu_map m = pixels_of(plan, t, data, pixels);
   for (int i = 0; i < plan->layer.axes; i++) {
     m.lower[i] = polyphase->axis[2 - i].corner;
@@ -55,9 +57,10 @@ static falt_gpu_map source_of(const igemm_plan *plan, const falt_igemm_sm90_poly
   return m;
 }
 
-/* The output of a polyphase part, in boxes of 64 pixels. */
+/* The output of a polyphase part, 64 pixels at a time. */
 static falt_gpu_map results_of(const igemm_plan *plan, const falt_igemm_sm90_polyphase *polyphase, const falt_tensor *t,
                                void *data) {
+  if (plan->layer.grouped) return falt_map_rows(t, data, 64);
   falt_gpu_map m = pixels_of(plan, t, data, 64);
   int64_t first = 0;
   for (int i = 0; i < 3; i++)
@@ -80,13 +83,13 @@ static falt_cuda_lines lines_of(const igemm_plan *plan, const falt_igemm_sm90_po
   return l;
 }
 
-/* The filter: its contiguous dimension, the taps, the other channels. */
+/* The filter: its contiguous dimension, the taps, or groups of one tap, the other channels. */
 static falt_gpu_map filter_of(const igemm_plan *plan, void *data) {
-  const falt_tensor *w = &plan->cuda.base.problem.filter;
+  const falt_tensor *w = &plan->view.filter;
   const falt_igemm_sm90_problem *layer = &plan->layer;
   const bool outputs_first = layer->transposed == (layer->operation == FALT_IGEMM_SM90_FORWARD);
   const int inner = outputs_first ? FALT_K : FALT_C, outer = outputs_first ? FALT_C : FALT_K;
-  const int dims[5] = {inner, FALT_W, FALT_H, FALT_D, outer};
+  const int dims[5] = {inner, layer->grouped ? FALT_G : FALT_W, FALT_H, FALT_D, outer};
   falt_gpu_map m = {.type = w->type, .rank = 5, .data = data};
   for (int i = 0; i < 5; i++) falt_map_dimension(&m, i, w, dims[i]);
   m.box[0] = FALT_IGEMM_SM90_SPAN;
@@ -102,7 +105,7 @@ static void encode(const igemm_plan *plan, falt_gpu_map map, void *to) {
 
 static void fill_args(const igemm_plan *plan, const falt_operands *o, falt_cuda_igemm_sm90_args *a) {
   const falt_igemm_sm90_tile *t = &plan->tile;
-  const falt_problem *p = &plan->cuda.base.problem;
+  const falt_problem *p = &plan->view;
   const int64_t summed = plan->layer.operation == FALT_IGEMM_SM90_DATA ? plan->layer.results : plan->layer.channels;
   const int64_t pixels = falt_igemm_sm90_pixels(falt_igemm_sm90_numbered(p));
   *a = (falt_cuda_igemm_sm90_args){.epilogue = falt_cuda_epilogue_of(p),
@@ -137,7 +140,8 @@ static void fill_polyphase(const igemm_plan *plan, const falt_igemm_sm90_polypha
                            falt_cuda_igemm_sm90_polyphase *to) {
   const int64_t group = (int64_t)falt_igemm_sm90_rows(&plan->tile) * plan->tile.cluster;
   const int64_t image = from->axis[0].pixels * from->axis[1].pixels * from->axis[2].pixels;
-  const int64_t pixels = plan->layer.batch * (plan->lines ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
+  const int64_t images = plan->layer.grouped ? 1 : plan->layer.batch;
+  const int64_t pixels = images * (plan->lines ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
   const bool by_filter = plan->layer.operation == FALT_IGEMM_SM90_FILTER;
   memcpy(to->axis, from->axis, sizeof to->axis);
   fill_span(plan, FALT_IGEMM_SM90_SPAN, to);
@@ -148,7 +152,7 @@ static void fill_polyphase(const igemm_plan *plan, const falt_igemm_sm90_polypha
 /* Whether an NCHW output is stored as boxes, as its source is loaded: an image must be a multiple of 16 bytes, because
  * TMA writes no less, beyond the last pixel too. */
 static bool by_boxes(const igemm_plan *plan) {
-  const falt_problem *p = &plan->cuda.base.problem;
+  const falt_problem *p = &plan->view;
   return plan->layer.operation != FALT_IGEMM_SM90_FILTER && plan->lines == 1 && plan->planar == 8 &&
          plan->layer.y_bytes == 2 && plan->tile.cluster_k == 1 && falt_igemm_sm90_has_boxes(falt_problem_result(p)) &&
          (!p->has_residual || falt_igemm_sm90_has_boxes(&p->residual));
@@ -161,7 +165,7 @@ static bool by_lines(const igemm_plan *plan) {
 
 /* Forward and backward data: from x to y, from dy to dx, polyphase part by polyphase part. */
 static void fill_data(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
-  const falt_problem *p = &plan->cuda.base.problem;
+  const falt_problem *p = &plan->view;
   const falt_tensor *from = falt_problem_factor(p, 0), *to = falt_problem_result(p);
   void *source = falt_cuda_element(falt_factor_data(p->operation, o, 0), from),
        *out = falt_cuda_element(falt_result_data(p->operation, o), to);
@@ -203,7 +207,7 @@ static falt_cuda_lines taps_of(const falt_tensor *w, int axes, void *data) {
 }
 
 static void fill_filter(const igemm_plan *plan, const falt_operands *o, launch_args *l) {
-  const falt_problem *p = &plan->cuda.base.problem;
+  const falt_problem *p = &plan->view;
   fill_polyphase(plan, plan->polyphases, l->polyphase);
   void *input = falt_cuda_element(o->input, &p->input), *output = falt_cuda_element(o->output, &p->output);
   encode(plan,
@@ -247,6 +251,7 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_igemm_sm90_tile *t = &plan->tile;
   falt_text_add(text, "(cuda-igemm-sm90 %dx%d%s%s stages=%d cluster=%d", falt_igemm_sm90_rows(t), t->columns,
                 t->swapped ? " swapped" : "", t->pingpong ? " pingpong" : "", t->stages, t->cluster);
+  if (plan->layer.grouped) falt_text_add(text, " groups=%d", (int)plan->layer.batch);
   if (t->rows) falt_text_add(text, " rows");
   if (t->whole) falt_text_add(text, " whole");
   if (t->cluster_k > 1) falt_text_add(text, " cluster-k=%d", t->cluster_k);
@@ -263,7 +268,7 @@ static void print(const falt_plan *base, falt_text *text) {
 /* ---- plan */
 
 static void add_defines(const igemm_plan *plan, falt_cuda_kernel *kernel) {
-  const falt_problem *p = &plan->cuda.base.problem;
+  const falt_problem *p = &plan->view;
   const falt_igemm_sm90_tile *t = &plan->tile;
   const bool forward = p->operation == FALT_FORWARD, by_filter = p->operation == FALT_BACKWARD_FILTER;
   const falt_cuda_named_define defines[] = {
@@ -294,7 +299,8 @@ static void add_defines(const igemm_plan *plan, falt_cuda_kernel *kernel) {
       {"WHOLE", t->whole ? (int)plan->layer.y_bytes * (int)plan->work.columns : 0},
       {"SUMMED", plan->work.summed},
       {"BOXED", by_boxes(plan)},
-      {"LINES", plan->lines}};
+      {"LINES", plan->lines},
+      {"GROUPED", plan->layer.grouped}};
   const char *type = falt_type_name(falt_problem_factor(p, 0)->type);
   falt_cuda_define(kernel, "PAIR=\"%s.%s\"", type, type);
   falt_cuda_defines(kernel, defines, sizeof defines / sizeof *defines);
@@ -322,11 +328,13 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   igemm_plan *plan = (igemm_plan *)base;
   const falt_machine machine = falt_cuda_machine(ask->device);
   int count;
-  falt_igemm_sm90_describe(ask->problem, &plan->layer);
+  const char *why = falt_igemm_sm90_view(ask->problem, &plan->view);
+  if (why) return why;
+  falt_igemm_sm90_describe(&plan->view, &plan->layer);
   plan->layer.workspace = ask->budget->max_workspace;
-  plan->planar = falt_igemm_sm90_planar(ask->problem);
-  plan->lines = falt_igemm_sm90_lines(ask->problem);
-  const char *why = falt_igemm_sm90_polyphases(&plan->layer, plan->polyphases, &count);
+  plan->planar = falt_igemm_sm90_planar(&plan->view);
+  plan->lines = falt_igemm_sm90_lines(&plan->view);
+  why = falt_igemm_sm90_polyphases(&plan->layer, plan->polyphases, &count);
   if (why) return why;
   plan->work = falt_igemm_sm90_work_of(&plan->layer, plan->polyphases, count);
   if (!falt_igemm_sm90_choose(&plan->layer, &plan->work, &machine, &plan->tile)) return "no tile fits";

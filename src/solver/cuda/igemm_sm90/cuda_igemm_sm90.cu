@@ -11,6 +11,10 @@
 // then the pixels of an image, padded to whole boxes. Each block loops over output tiles. The blocks of a cluster
 // compute neighbouring rows of the same columns, and each loads a part of the operand that both need (multicast).
 //
+// Forward layers of one tap in groups are one product for each group: a tile's rows are pixels of one group, and
+// boxes of plain tensors replace the im2col mode, so loads beyond a group's last pixel are zeros and stores are left
+// out.
+//
 // Strided dgrad is computed by polyphase parts of the stride: the pixels of a part have the same taps, and no zero is
 // multiplied. All blocks compute tiles of one part, then tiles of the next part at the same place while their operands
 // are still in L2, and then move on. Outputs without a tap are zeros; the idle warps of the producer's warpgroup store
@@ -52,6 +56,7 @@
 //                             as boxes
 //   SUMMED                    of the 64 channels of a step, how many are not zero in every step, by 16
 //   LINES                     NCHW operands, 0 to 2: the source of 1x1 layers; in wgrad dy, and x of 1x1 layers
+//   GROUPED                   1: groups of one tap, each with a filter of its own; their pixels are one axis
 
 #include "cuda_igemm_sm90_args.h"
 #include "epilogue.cuh"
@@ -105,6 +110,9 @@ static_assert(!BY_ROWS || (COLUMNS == 256 && BUFFERS == 4), "four buffers are 51
 static_assert(!WHOLE || !(BY_FILTER || SWAPPED || PLANAR || RESIDUAL || SLICED || BY_ROWS), "pixels as they are");
 static_assert(WHOLE % 32 == 0 && WHOLE <= 2 * COLUMNS && WG_ROWS * WHOLE <= BUFFERS * BLOCK, "a warpgroup's results");
 static_assert(!BOXED || (PLANAR && LINES == 1 && OUT_SIZE == 2 && !SLICED), "boxes like the source's");
+static_assert(!GROUPED || (OPERATION == 0 && AXES == 1 && POLYPHASES == 1 && !ZEROS), "groups are of one tap");
+static_assert(!GROUPED || !(SLICED || RESIDENT || LINES || PLANAR || BY_ROWS || WHOLE), "boxes in, boxes out");
+static_assert(!GROUPED || !(SCALED || BIASED || RESIDUAL), "vectors and the residual know no groups");
 static_assert(16 % (PLANAR ? PLANAR * OUT_SIZE : 1) == 0, "units of pixels are parts of 16 bytes");
 
 // ---- where things are in shared memory
@@ -131,7 +139,8 @@ typedef Pipeline<STAGES> PipelineState;
 // ---- tiles
 
 struct Tile {
-  int polyphase, row, column, begin, end;  // in elements; the steps of its sum
+  int polyphase;                // in wgrad the split-K slice; GROUPED the group
+  int row, column, begin, end;  // in elements; the steps of its sum
 };
 
 __device__ inline int steps_of(const Args &a, const Polyphase &p) {
@@ -167,6 +176,11 @@ __device__ inline bool tile_at(const Args &a, const Polyphases &polyphases, long
       tile.polyphase++;
     }
     one += place * a.place_tiles;
+  }
+  if (GROUPED) {
+    const int tiles = polyphases.polyphase[0].row_tiles / CLUSTER * a.column_tiles;
+    tile.polyphase = one / tiles;
+    one %= tiles;
   }
   tile.row = (one / a.column_tiles * CLUSTER + rank) * ROWS;
   tile.column = one % a.column_tiles * COLUMNS;
@@ -280,7 +294,7 @@ __device__ inline void consume(const Args &a, const Polyphases &polyphases, cons
     const Sender sender = {a, p, s, consumer, thread, row, column, alpha, beta, sent};
     // The destinations of outputs are computed while the first copies are in flight.
     const Slice slice = SLICED ? slice_of(a, p, tile, rank) : Slice{};
-    Pixel at = !KEEPS && !SLICED && !PLANAR && !BY_ROWS && !WHOLE ? pixel_at(p, row, true) : Pixel{};
+    Pixel at = !KEEPS && !SLICED && !PLANAR && !BY_ROWS && !WHOLE ? first_pixel(p, tile, row, true) : Pixel{};
     settle(at);
     if (first) await_stream();
     first = false;

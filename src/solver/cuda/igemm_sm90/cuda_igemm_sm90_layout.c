@@ -30,8 +30,6 @@ const falt_tensor *falt_igemm_sm90_numbered(const falt_problem *p) {
   return p->operation == FALT_BACKWARD_DATA ? &p->input : &p->output;
 }
 
-/* ---- applicable */
-
 /* Pixels of one store to such a tensor, up to 16 bytes; 0 if pixels are not contiguous. Pixels of polyphase parts are
  * not contiguous, and rows with gaps between them are stored pixel by pixel. */
 static int pixels_as_one(const falt_problem *p, const falt_tensor *t) {
@@ -92,16 +90,48 @@ static bool has_words(const falt_tensor *t) {
   return t->size[FALT_C] * (int64_t)falt_type_size(t->type) % 16 == 0;
 }
 
-const char *falt_igemm_sm90_refusal(const falt_ask *ask) {
-  const falt_problem *p = ask->problem;
-  if (falt_is_pooling(p->operation)) return "it computes layers and their gradients";
-  const char *why = falt_map_type_refusal(ask, falt_problem_factor(p, 0)->type, falt_problem_factor(p, 1)->type);
-  if (why) return why;
+/* ---- groups */
+
+/* Makes images of a tensor's groups, and one axis of all pixels of a group; false if these are not at one distance. */
+static bool take_groups(falt_tensor *t) {
+  static const int outer[] = {FALT_H, FALT_D, FALT_N};
+  for (int i = 0; i < 3; i++) {
+    const int dim = outer[i];
+    if (t->size[dim] == 1) continue;
+    if (t->size[FALT_W] == 1) t->stride[FALT_W] = t->stride[dim];
+    if (t->stride[dim] != t->size[FALT_W] * t->stride[FALT_W]) return false;
+    t->size[FALT_W] *= t->size[dim];
+    t->size[dim] = 1;
+  }
+  t->size[FALT_N] = t->size[FALT_G];
+  t->stride[FALT_N] = t->stride[FALT_G];
+  t->size[FALT_G] = 1;
+  return true;
+}
+
+const char *falt_igemm_sm90_view(const falt_problem *p, falt_problem *view) {
+  *view = *p;
+  if (p->input.size[FALT_G] == 1) return NULL;
+  const char *why = p->operation != FALT_FORWARD                     ? "gradients take one group of channels"
+                    : !is_pointwise(p)                               ? "groups take one tap, no stride and no padding"
+                    : p->has_bias || p->has_scale || p->has_residual ? "groups have no bias, scale or residual"
+                    : !falt_map_takes(&p->input, FALT_C) || !falt_map_takes(&p->output, FALT_C)
+                        ? "channels of groups are not contiguous, or strides are not multiples of 16 bytes"
+                    : !take_groups(&view->input) || !take_groups(&view->output)
+                        ? "pixels of a group are not at one distance"
+                        : NULL;
+  if (why) *view = *p, view->input.size[FALT_G] = 1;
+  return why;
+}
+
+/* ---- applicable */
+
+static const char *layout_refusal(const falt_problem *p, bool own_gaps) {
   return p->operation == FALT_BACKWARD_FILTER && p->has_bias ? "it has no bias gradient"
          : falt_igemm_sm90_lines(p) < 0 || falt_igemm_sm90_planar(p) < 0
              ? "channels are not contiguous, or strides are not multiples of 16 bytes"
          : p->operation != FALT_BACKWARD_FILTER && falt_igemm_sm90_planar(p) == 0 &&
-                 !has_words(falt_problem_result(p)) && !ask->own_gaps
+                 !has_words(falt_problem_result(p)) && !own_gaps
              ? "pixels of the output are not multiples of 16 bytes"
          : p->has_residual && falt_igemm_sm90_planar(p) == 0 && !falt_map_takes(&p->residual, FALT_C)
              ? "the residual does not have the output's layout"
@@ -109,6 +139,19 @@ const char *falt_igemm_sm90_refusal(const falt_ask *ask) {
              ? "the filter's channels are not contiguous, or strides are not multiples of 16 bytes"
              : NULL;
 }
+
+const char *falt_igemm_sm90_refusal(const falt_ask *ask) {
+  const falt_problem *p = ask->problem;
+  falt_problem view;
+  falt_ask viewed = *ask;
+  if (falt_is_pooling(p->operation)) return "it computes layers and their gradients";
+  const char *groups = falt_igemm_sm90_view(p, &view);
+  viewed.problem = &view;
+  const char *types = falt_map_type_refusal(&viewed, falt_problem_factor(p, 0)->type, falt_problem_factor(p, 1)->type);
+  return types ? types : groups ? groups : layout_refusal(&view, ask->own_gaps);
+}
+
+/* ---- the tile search's problem */
 
 /* Whether each pixel follows on the last one, from row to row and from image to image. */
 static bool has_no_gaps(const falt_tensor *t) {
@@ -123,8 +166,9 @@ static bool has_no_gaps(const falt_tensor *t) {
  * lines of 128 bytes, these are as fast. */
 static bool are_whole(const falt_problem *p) {
   const falt_tensor *y = falt_problem_result(p);
-  return p->operation != FALT_BACKWARD_FILTER && has_no_gaps(y) && falt_igemm_sm90_lines(p) == 0 && !p->has_residual &&
-         falt_type_size(y->type) == 2 && y->size[FALT_C] % 16 == 0 && y->size[FALT_C] % 64 != 0;
+  return p->operation != FALT_BACKWARD_FILTER && p->filter.size[FALT_G] == 1 && has_no_gaps(y) &&
+         falt_igemm_sm90_lines(p) == 0 && !p->has_residual && falt_type_size(y->type) == 2 &&
+         y->size[FALT_C] % 16 == 0 && y->size[FALT_C] % 64 != 0;
 }
 
 void falt_igemm_sm90_describe(const falt_problem *p, falt_igemm_sm90_problem *layer) {
@@ -135,6 +179,7 @@ void falt_igemm_sm90_describe(const falt_problem *p, falt_igemm_sm90_problem *la
                                      .axes = 1,
                                      .y_bytes = (int)falt_type_size(falt_problem_result(p)->type),
                                      .residual = p->has_residual,
+                                     .grouped = p->filter.size[FALT_G] > 1,
                                      .words = falt_igemm_sm90_planar(p) == 0 && has_words(falt_problem_result(p)),
                                      .whole = are_whole(p),
                                      .boxes = falt_igemm_sm90_lines(p) > 0};

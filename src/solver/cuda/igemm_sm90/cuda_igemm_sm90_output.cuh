@@ -138,6 +138,11 @@ __device__ inline void copy_out(const Args &a, const Polyphase &p, unsigned from
     return;
   }
   at.c[0] = column;
+  if constexpr (GROUPED) {
+    const int c[5] = {at.c[0], at.c[1], at.c[2], 0, 0};
+    copy_out_box(&p.out, from, c);
+    return;
+  }
   if constexpr (AXES == 1) copy_out_1(&p.out, from, at.c);
   if constexpr (AXES == 2) copy_out_2(&p.out, from, at.c);
   if constexpr (AXES == 3) copy_out_3(&p.out, from, at.c);

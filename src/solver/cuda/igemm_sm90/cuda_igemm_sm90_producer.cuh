@@ -20,6 +20,12 @@ __device__ inline Pixel pixel_at(const Polyphase &p, unsigned index, bool out) {
   return made;
 }
 
+// The pixel of a tile's row. GROUPED: the row of its group, which may be beyond the last one.
+__device__ inline Pixel first_pixel(const Polyphase &p, const Tile &tile, int row, bool out) {
+  if (GROUPED) return {{0, row, tile.polyphase}};
+  return pixel_at(p, row, out);
+}
+
 // Found here, not where it is used: the compiler would put that off.
 __device__ inline void settle(Pixel &at) {
 #pragma unroll
@@ -52,7 +58,10 @@ __device__ inline Tap tap_at(const Polyphase &p, const int i[3]) {
 
 __device__ inline void fetch_pixels(unsigned to, const falt_cuda_map *map, unsigned barrier, const Pixel &at, Tap tap,
                                     bool to_all) {
-  if constexpr (AXES == 1) {
+  if constexpr (GROUPED) {
+    const int c[5] = {at.c[0], at.c[1], at.c[2], 0, 0};
+    copy_box(to, map, barrier, c);
+  } else if constexpr (AXES == 1) {
     if (to_all)
       copy_pixels_1_to_all(to, map, barrier, at.c, tap.o, ALL);
     else
@@ -114,7 +123,7 @@ struct Start {
 
 __device__ inline Start start_of(const Args &a, const Polyphase &p, const Tile &tile) {
   const int count[4] = {p.axis[0].taps, p.axis[1].taps, p.axis[2].taps, a.span_blocks};
-  Start made = {pixel_at(p, tile.row, false)};
+  Start made = {first_pixel(p, tile, tile.row, false)};
   int rest = tile.begin;
   if (CLUSTER_K > 1)
 #pragma unroll
@@ -122,7 +131,8 @@ __device__ inline Start start_of(const Args &a, const Polyphase &p, const Tile &
   return made;
 }
 
-// Walks the steps of a tile from its beginning to `end`: visit(number, step, tap's place).
+// Walks the steps of a tile from its beginning to `end`: visit(number, step, tap's place). GROUPED: the filter has its
+// group in the place of a tap.
 template <typename Visit>
 __device__ inline void each_step(const Args &a, const Polyphase &p, const Tile &tile, const Start &start, int end,
                                  Visit visit) {
@@ -134,6 +144,7 @@ __device__ inline void each_step(const Args &a, const Polyphase &p, const Tile &
       for (i[2] = first[2]; i[2] < count[2]; i[2]++, first[3] = 0) {
 #pragma unroll
         for (int axis = 0; axis < 3; axis++) step.tap[axis] = p.axis[axis].first + i[axis] * p.axis[axis].step;
+        if (GROUPED) step.tap[2] = tile.polyphase;
         const Tap place = tap_at(p, i);
         for (int span = first[3]; span < count[3]; span++) {
           if (number == end) return;

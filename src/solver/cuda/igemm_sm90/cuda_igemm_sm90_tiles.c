@@ -23,7 +23,7 @@ int falt_igemm_sm90_rows(const falt_igemm_sm90_tile *t) {
 
 static int64_t pixels_of(const falt_igemm_sm90_problem *p, const falt_cuda_igemm_sm90_axis axis[3]) {
   const int64_t image = (int64_t)axis[0].pixels * axis[1].pixels * axis[2].pixels;
-  return p->batch * (p->boxes ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
+  return (p->grouped ? 1 : p->batch) * (p->boxes ? falt_round_up(image, FALT_IGEMM_SM90_SPAN) : image);
 }
 
 static double elements(const falt_igemm_sm90_problem *p, bool out) {
@@ -56,9 +56,12 @@ falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *p,
                                              const falt_igemm_sm90_polyphase *polyphases, int count) {
   const int64_t taps = p->axis[0].taps * p->axis[1].taps * p->axis[2].taps;
   const bool by_filter = p->operation == FALT_IGEMM_SM90_FILTER, data = p->operation == FALT_IGEMM_SM90_DATA;
-  falt_igemm_sm90_work w = {.polyphases = count, .summed = summed_of(p), .columns = data ? p->channels : p->results};
+  falt_igemm_sm90_work w = {.polyphases = count,
+                            .groups = p->grouped ? p->batch : 1,
+                            .summed = summed_of(p),
+                            .columns = data ? p->channels : p->results};
   const double x = elements(p, false) * (data ? 1 : share_read(p)), y = elements(p, true),
-               filter = (double)(p->channels * p->results * taps);
+               filter = (double)w.groups * (double)(p->channels * p->results * taps);
   w.bytes = x * (data ? p->y_bytes * (p->residual ? 2 : 1) : 2) +
             y * (data || by_filter ? 2 : p->y_bytes * (p->residual ? 2 : 1)) + filter * (by_filter ? p->y_bytes : 2);
   if (by_filter) {
@@ -75,7 +78,7 @@ falt_igemm_sm90_work falt_igemm_sm90_work_of(const falt_igemm_sm90_problem *p,
   }
   while (p->words && !together(x, w.steps[0]) && w.zeros < count - 1 && w.steps[count - 1 - w.zeros] == 0) w.zeros++;
   w.polyphases = count - w.zeros;
-  for (int i = 0; i < w.polyphases; i++) w.written += (double)w.rows[i] * (double)w.columns * p->y_bytes;
+  for (int i = 0; i < w.polyphases; i++) w.written += (double)(w.groups * w.rows[i]) * (double)w.columns * p->y_bytes;
   return w;
 }
 
@@ -156,8 +159,14 @@ static const char *fit(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_w
   if (slices && !by_filter && w->columns % 4) return "sums of slices are stored by fours of channels";
   if (t->swapped && p->y_bytes != 2) return "lines of 64 channels need f16 or bf16 output";
   if (t->pingpong && t->columns == 192 && !t->resident) return "three times as much is read of the filter as of pixels";
-  if (t->resident && (w->polyphases > 1 || by_filter)) return "the filter is not the same for all tiles";
+  if (p->grouped && (slices || t->rows)) return "outputs of groups are stored by TMA";
+  if (t->resident && (w->polyphases > 1 || by_filter || p->grouped)) return "the filter is not the same for all tiles";
   return NULL;
+}
+
+/* Row tiles of a polyphase part, one for each cluster's blocks. No tile has rows of two groups. */
+static int64_t row_tiles(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t, int polyphase) {
+  return w->groups * falt_ceil_div(w->rows[polyphase], (int64_t)falt_igemm_sm90_rows(t) * t->cluster);
 }
 
 /* Whole rounds of all clusters at one place, whose source fits into a quarter of the cache: until all polyphase parts
@@ -167,7 +176,7 @@ static void place(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *
   const int64_t rows = (int64_t)falt_igemm_sm90_rows(t) * t->cluster, columns = falt_ceil_div(w->columns, t->columns);
   const double round = (double)(t->clusters * rows * p->results) * 2 / (double)columns; /* bytes */
   int64_t least = INT32_MAX;
-  for (int i = 0; i < w->polyphases; i++) least = falt_min(least, falt_ceil_div(w->rows[i], rows) * columns);
+  for (int i = 0; i < w->polyphases; i++) least = falt_min(least, row_tiles(w, t, i) * columns);
   t->place = falt_min(least, t->clusters * falt_max(1, (int64_t)(m->cache_bytes / 4 / round)));
   t->places = least / t->place;
 }
@@ -177,8 +186,7 @@ static void count(const falt_igemm_sm90_problem *p, const falt_igemm_sm90_work *
                   falt_igemm_sm90_tile *t) {
   const int64_t columns = falt_ceil_div(w->columns, t->columns), most = m->multiprocessors / t->cluster;
   t->work = 0;
-  for (int i = 0; i < w->polyphases; i++)
-    t->work += falt_ceil_div(w->rows[i], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) * columns;
+  for (int i = 0; i < w->polyphases; i++) t->work += row_tiles(w, t, i) * columns;
   t->work *= t->split_k;
   t->clusters = t->work < most || sliced(p, t) ? t->work : most;
   /* A block with a resident filter always computes the same columns. */
@@ -227,8 +235,7 @@ static double tile_cycles(const falt_igemm_sm90_problem *p, const falt_igemm_sm9
 }
 
 static double tiles_of(const falt_igemm_sm90_work *w, const falt_igemm_sm90_tile *t, int polyphase) {
-  return (double)falt_ceil_div(w->rows[polyphase], (int64_t)falt_igemm_sm90_rows(t) * t->cluster) *
-         (double)falt_ceil_div(w->columns, t->columns) * t->split_k;
+  return (double)row_tiles(w, t, polyphase) * (double)falt_ceil_div(w->columns, t->columns) * t->split_k;
 }
 
 /* Concurrent blocks. Those of a cluster are in one GPC of 16 or 18 multiprocessors, some of fewer: of an H200's 132

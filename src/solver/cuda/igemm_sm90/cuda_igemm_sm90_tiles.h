@@ -30,6 +30,7 @@ typedef struct falt_igemm_sm90_problem {
   int y_bytes;     /* of an element of the output */
   bool transposed; /* transposed filter: its columns are contiguous, not its depth */
   bool residual;
+  bool grouped;      /* each image has a filter of its own: groups of a forward layer of one tap, without gaps */
   bool words;        /* NHWC output in multiples of 16 bytes */
   bool whole;        /* and dense, also across images, in multiples of 32 bytes */
   bool boxes;        /* NCHW source: each image is padded to whole boxes of FALT_IGEMM_SM90_SPAN */
@@ -72,8 +73,9 @@ typedef struct falt_igemm_sm90_tile {
 typedef struct falt_igemm_sm90_work {
   int64_t rows[FALT_IGEMM_SM90_POLYPHASES], steps[FALT_IGEMM_SM90_POLYPHASES]; /* of each polyphase part */
   int polyphases;
-  int summed; /* of a step's FALT_IGEMM_SM90_SPAN channels, how many are not zero in every step */
-  int zeros;  /* polyphase parts without taps, after the others: their outputs are zeros, stored without a tile */
+  int64_t groups; /* products of so many rows each */
+  int summed;     /* of a step's FALT_IGEMM_SM90_SPAN channels, how many are not zero in every step */
+  int zeros;      /* polyphase parts without taps, after the others: their outputs are zeros, stored without a tile */
   int64_t columns;
   double bytes, written; /* memory traffic; outputs of polyphase parts with taps */
 } falt_igemm_sm90_work;

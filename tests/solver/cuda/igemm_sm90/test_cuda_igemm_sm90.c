@@ -333,8 +333,8 @@ static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_i
                  {"AXES", p->axes},
                  {"TYPE_Y", t->workspace ? (int)FALT_F32 : type_y},
                  {"ACTIVATION", p->operation == FALT_IGEMM_SM90_FILTER ? 0 : FALT_GELU},
-                 {"SCALED", p->operation != FALT_IGEMM_SM90_FILTER},
-                 {"BIASED", p->operation != FALT_IGEMM_SM90_FILTER},
+                 {"SCALED", p->operation != FALT_IGEMM_SM90_FILTER && !p->grouped},
+                 {"BIASED", p->operation != FALT_IGEMM_SM90_FILTER && !p->grouped},
                  {"RESIDUAL", p->residual},
                  {"TRANSPOSED_B", p->transposed && lines < 2},
                  {"CONSUMERS", t->consumers},
@@ -356,7 +356,8 @@ static falt_cuda_kernel kernel_of(const falt_igemm_sm90_problem *p, const falt_i
                  {"WHOLE", t->whole ? p->y_bytes * (int)work->columns : 0},
                  {"SUMMED", work->summed},
                  {"BOXED", lines == 1 && planar == 4 && type_y != FALT_F32 && t->cluster_k == 1},
-                 {"LINES", lines}};
+                 {"LINES", lines},
+                 {"GROUPED", p->grouped}};
   falt_cuda_define(&k, "PAIR=\"f16.f16\"");
   for (size_t i = 0; i < sizeof defines / sizeof *defines; i++)
     falt_cuda_define(&k, "%s=%d", defines[i].name, defines[i].value);
@@ -386,6 +387,22 @@ static void compile(void *context, const void *candidate) {
 static void compile_some(void *context, const void *candidate) {
   const falt_igemm_sm90_tile *t = candidate;
   if (t->columns == 64 || t->consumers == 3) compile(context, t);
+}
+
+/* Groups of one tap, of 16 and 32 bits. */
+static void compile_groups(int y_bytes, int type_y) {
+  falt_igemm_sm90_problem p = layer(FALT_IGEMM_SM90_FORWARD, 36, 640, 640, (falt_igemm_sm90_axis){1, 1, 1, 0, 16, 16});
+  falt_igemm_sm90_polyphase polyphases[FALT_IGEMM_SM90_POLYPHASES];
+  int count;
+  p.axis[1] = p.axis[0];
+  p.axes = 1;
+  p.grouped = p.words = true;
+  p.y_bytes = y_bytes;
+  p.transposed = type_y == FALT_F32;
+  assert_null(falt_igemm_sm90_polyphases(&p, polyphases, &count));
+  const falt_igemm_sm90_work work = falt_igemm_sm90_work_of(&p, polyphases, count);
+  compiled c = {&p, &work, type_y, 0, 0};
+  falt_igemm_sm90_each(&p, &work, &h200, &(falt_tile_search){.visit = compile_some, .context = &c});
 }
 
 static void test_kernels(UNUSED void **state) {
@@ -436,6 +453,8 @@ static void test_kernels(UNUSED void **state) {
   c.work = &few;
   c.tried = 0;
   falt_igemm_sm90_each(&p, &few, &h200, &(falt_tile_search){.visit = compile, .context = &c});
+  compile_groups(2, FALT_F16);
+  compile_groups(4, FALT_F32);
 }
 
 int main(void) {
