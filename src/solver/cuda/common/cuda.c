@@ -57,11 +57,11 @@ falt_status falt_cuda_upload(falt_gpu *gpu, void **memory, const void *from, siz
   return falt_gpu_copy_in(gpu, *memory, from, bytes);
 }
 
-extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_wgrad, falt_solver_cuda_generic,
-    falt_solver_cuda_depthwise, falt_solver_cuda_depthwise_wgrad;
+extern const falt_solver falt_solver_cuda_igemm, falt_solver_cuda_igemm_sm90, falt_solver_cuda_wgrad,
+    falt_solver_cuda_generic, falt_solver_cuda_depthwise, falt_solver_cuda_depthwise_wgrad;
 const falt_solver *const falt_cuda_fallbacks[] = {&falt_solver_cuda_igemm, &falt_solver_cuda_wgrad,
                                                   &falt_solver_cuda_generic, NULL};
-const falt_solver *const falt_cuda_products_solvers[] = {&falt_solver_cuda_igemm, NULL};
+const falt_solver *const falt_cuda_products_solvers[] = {&falt_solver_cuda_igemm_sm90, &falt_solver_cuda_igemm, NULL};
 const falt_solver *const falt_cuda_depthwise_fallbacks[] = {&falt_solver_cuda_depthwise,
                                                             &falt_solver_cuda_depthwise_wgrad, NULL};
 
