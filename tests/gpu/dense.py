@@ -2,8 +2,9 @@
 stride, dilation, pad, filter layout and epilogue. With `planar` pixels are innermost, some of the input alone, channels
 come in any number and types are some others too. With `few` the summed channels are multiples of eight and the result has few,
 planar or not: forward, and dgrad with larger strides and filters. With `ragged` channels come in numbers
-that 16 bytes do not divide, and pixels mostly lie evenly.
-dense.py SEED COUNT [planar|few|ragged] [WORD...]"""
+that 16 bytes do not divide, and pixels mostly lie evenly. With `groups` layers have one tap and 2 to 40 groups, each
+with its channels beside the others' or a matrix of its own.
+dense.py SEED COUNT [planar|few|ragged|groups] [WORD...]"""
 import math
 import random
 import sys
@@ -104,6 +105,24 @@ def ragged_line():
     return " ".join(words)
 
 
+def groups_line():
+    while True:
+        groups, c, k = random.randint(2, 40), 8 * random.randint(1, 40), 8 * random.randint(1, 40)
+        n, h, w = random.choice([(1, 1, 64), (1, 1, 192), (1, 1, 320), (1, 1, random.randint(1, 400)),
+                                 (2, 8, 20), (3, 9, 11)])
+        if groups * n * c * k * h * w <= 2 * MOST:
+            break
+    words = ["forward", f"groups={groups}", f"n={n}", f"c={groups * c}", f"k={groups * k}"]
+    words += [f"w={w} s=1 layout=nwc"] if h == 1 else [f"h={h} w={w} r=1 s=1 layout=nhwc"]
+    if random.random() < 0.5:  # a matrix for each group
+        words += [f"{a}-strides={h * w * i},{n * h * w * i},1,0,{w * i},{i}" for a, i in [("input", c), ("output", k)]]
+    if random.random() < 0.2:
+        words.append("weight-layout=" + ("wio" if h == 1 else "hwio"))
+    words += ["type=" + random.choice(["f16", "bf16"]), random.choice(["", "out-type=f32"])]
+    words.append(random.choice(["", "", "act=relu", "alpha=0.5 beta=0.25 act=gelu"]))
+    return " ".join(w for w in words if w)
+
+
 def line(planar):
     operation = random.choice(["forward", "forward", "backward-data", "backward-filter"])
     space = random.choice([1, 2, 2, 2, 3])
@@ -133,5 +152,6 @@ def line(planar):
 random.seed(int(sys.argv[1]))
 for _ in range(int(sys.argv[2])):
     words = sys.argv[3:]
-    made = few_line() if "few" in words else ragged_line() if "ragged" in words else line("planar" in words)
-    print(made, *[w for w in words if w not in ("planar", "few", "ragged")])
+    kinds = {"few": few_line, "ragged": ragged_line, "groups": groups_line, "planar": lambda: line(True)}
+    kind = kinds[words[0]] if words and words[0] in kinds else lambda: line(False)
+    print(kind(), *[w for w in words if w not in kinds])
