@@ -1,5 +1,6 @@
 /* Tests of cuda-igemm-sm90 on layers of one tap in groups: what it plans and refuses, that its tiles cover each group
- * once, and its kernels for problem lines, where there is NVRTC. The GPU is described, not present. */
+ * once, its TMA descriptors, and its kernels for problem lines, where there is NVRTC. The GPU is described, not
+ * present. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,6 +11,7 @@
 #include "compile_lines.h"
 #include "core/memory.h"
 #include "planner/planner.h"
+#include "solver/cuda/common/cuda_maps.h"
 #include "solver/cuda/igemm_sm90/cuda_igemm_sm90.h"
 #include "tile_tally.h"
 
@@ -152,6 +154,51 @@ static void test_tiles(UNUSED void **state) {
     }
 }
 
+/* ---- descriptors */
+
+/* The element of a box at some coordinates, as TMA finds it; negative: none. */
+static int64_t element_of(const falt_gpu_map *m, const int64_t c[3]) {
+  int64_t at = 0;
+  for (int i = 0; i < 3; i++) {
+    if (c[i] < 0 || c[i] >= (int64_t)m->size[i]) return -1;
+    at += c[i] * (int64_t)(m->stride[i] / falt_type_size(m->type));
+  }
+  return at;
+}
+
+static int64_t place_of(const falt_tensor *t, int64_t group, int64_t pixel, int64_t channel) {
+  const int64_t w = pixel % t->size[FALT_W], h = pixel / t->size[FALT_W] % t->size[FALT_H];
+  const int64_t rest = pixel / t->size[FALT_W] / t->size[FALT_H], d = rest % t->size[FALT_D],
+                n = rest / t->size[FALT_D];
+  return falt_tensor_at(t, n, group, channel, d, h, w);
+}
+
+/* Channels, rows and groups of boxes are those of the tensor, in the order of its pixels, and nothing is beyond. */
+static void check_map(const falt_tensor *t, const falt_tensor *view, int rows) {
+  const falt_gpu_map m = falt_map_rows(view, NULL, rows);
+  const int64_t pixels = t->size[FALT_N] * t->size[FALT_D] * t->size[FALT_H] * t->size[FALT_W];
+  assert_true(m.box[0] * falt_type_size(t->type) == 128 && m.box[1] == (uint32_t)rows);
+  for (int i = 1; i < 5; i++) assert_true(m.stride[i] % 16 == 0 && (i < 3 || m.size[i] == 1));
+  for (int i = 2; i < 5; i++) assert_int_equal(m.box[i], 1);
+  for (int64_t group = 0; group <= t->size[FALT_G]; group++)
+    for (int64_t pixel = 0; pixel < pixels + 64; pixel += 1 + pixel / 7)
+      for (int64_t channel = 0; channel < t->size[FALT_C] + 64; channel += 5) {
+        const bool inside = group < t->size[FALT_G] && pixel < pixels && channel < t->size[FALT_C];
+        const int64_t c[3] = {channel, pixel, group};
+        assert_int_equal(element_of(&m, c), inside ? place_of(t, group, pixel, channel) - t->offset : -1);
+      }
+}
+
+static void test_maps(UNUSED void **state) {
+  for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+    falt_problem p, view;
+    assert_int_equal(falt_problem_parse(&p, NULL, lines[i]), FALT_OK);
+    assert_null(falt_igemm_sm90_view(&p, &view));
+    check_map(&p.input, &view.input, 256);
+    check_map(&p.output, &view.output, 64);
+  }
+}
+
 static void test_kernels(UNUSED void **state) {
   static const char *const gpus[] = {"h200"};
   compile_all_lines(&(compile_lines){.method = "cuda-igemm-sm90",
@@ -178,6 +225,7 @@ static int unmake(UNUSED void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_planned), cmocka_unit_test(test_refusals),
-                                     cmocka_unit_test(test_tiles), cmocka_unit_test(test_kernels)};
+                                     cmocka_unit_test(test_tiles), cmocka_unit_test(test_maps),
+                                     cmocka_unit_test(test_kernels)};
   return cmocka_run_group_tests(tests, make, unmake);
 }
