@@ -334,8 +334,9 @@ static int64_t packed_bytes(const falt_igemm_plan *plan, const falt_igemm_roles 
 /* The estimate of a plan. A filter of unknown values is packed before each execution; a known one is loaded while the
  * preceding kernel ends, together with the tables. */
 static double seconds_of(const falt_igemm_plan *plan, const falt_ask *ask, const falt_igemm_roles *r) {
-  const double bytes = (double)packed_bytes(plan, r);
-  const double packing = 2e-6 + 3 * bytes / plan->cuda.base.device->limits.copy_bytes_per_s;
+  const double bytes = (double)packed_bytes(plan, r),
+               slower = falt_tensor_unit(&ask->problem->filter, r->depth) ? 2.2 : 3;
+  const double packing = 2e-6 + slower * bytes / plan->cuda.base.device->limits.copy_bytes_per_s;
   return plan->tile.seconds + (ask->filter_values ? 2.2e-6 : 3e-6 + packing);
 }
 

@@ -1,4 +1,5 @@
-// Packs a filter for cuda_igemm.cu; falt_cuda_igemm_pack_args describes the order. One thread an element.
+// Packs a filter for cuda_igemm.cu; falt_cuda_igemm_pack_args describes the order. One thread an element, or 16 bytes
+// where channels are contiguous.
 
 // Compile-time parameters:
 //   ELEMENT   C type of the filter's elements
@@ -29,14 +30,47 @@ __device__ inline void split(unsigned *high, float *low) {
   *high = cut;
 }
 
+// Whether 16 bytes of packed elements are 16 bytes of the filter, or none of it.
+__device__ inline bool by_units(const Args &a, const Polyphase &p) {
+  constexpr int UNIT = 16 / sizeof(ELEMENT);
+  const long long steps = a.w_group | a.w_row | a.w_axis[0] | a.w_axis[1] | a.w_axis[2];
+  return a.w_channel == 1 && (steps | a.channels | a.span) % UNIT == 0 && (size_t)a.w % 16 == 0 && a.low % 16 == 0 &&
+         (p.lead | a.lead_step[0] | a.lead_step[1] | a.lead_step[2]) % 16 == 0;
+}
+
+__device__ inline void pack_unit(const Args &a, const ELEMENT *w, ELEMENT *b) {
+  uint4 word = w ? __ldg((const uint4 *)w) : uint4{};
+  if (sizeof(ELEMENT) == 4 && a.low) {
+    float4 low;
+    split(&word.x, &low.x);
+    split(&word.y, &low.y);
+    split(&word.z, &low.z);
+    split(&word.w, &low.w);
+    *(float4 *)((char *)b + a.low) = low;
+  }
+  *(uint4 *)b = word;
+}
+
+__device__ inline void pack_element(const Args &a, const ELEMENT *w, ELEMENT *b) {
+  *b = w ? *w : (ELEMENT)0;
+  if (sizeof(ELEMENT) == 4 && a.low) split((unsigned *)b, (float *)((char *)b + a.low));
+}
+
 extern "C" __global__ void __launch_bounds__(256) falt_igemm_pack(const __grid_constant__ Args a) {
   const Polyphase &p = a.polyphases ? a.polyphases[blockIdx.z] : a.polyphase;
   const int depth = p.steps * (a.step_bytes / (int)sizeof(ELEMENT)), rows = a.rows * a.merged;
-  const long long count = (long long)depth * rows;
-  ELEMENT *b = (ELEMENT *)((char *)a.b + p.b) + blockIdx.y * count;
+  ELEMENT *b = (ELEMENT *)((char *)a.b + p.b) + blockIdx.y * (long long)depth * rows;
+  const bool units = by_units(a, p);
+  const int unit = units ? 16 / sizeof(ELEMENT) : 1, row_units = depth / unit;
+  const long long count = (long long)row_units * rows;
   for (long long i = blockIdx.x * 256ll + threadIdx.x; i < count; i += gridDim.x * 256ll) {
-    const ELEMENT *w = p.taps[0] ? find(a, p, (int)(i / depth), (int)(i % depth)) : nullptr;
-    b[i] = w ? *w : (ELEMENT)0;
-    if (sizeof(ELEMENT) == 4 && a.low) split((unsigned *)&b[i], (float *)((char *)&b[i] + a.low));
+    const int n = count <= 0xffffffff ? (unsigned)i / (unsigned)row_units : (int)(i / row_units);
+    const int k = (int)(i - (long long)n * row_units) * unit;
+    const ELEMENT *w = p.taps[0] ? find(a, p, n, k) : nullptr;
+    ELEMENT *to = b + (long long)n * depth + k;
+    if (units)
+      pack_unit(a, w, to);
+    else
+      pack_element(a, w, to);
   }
 }

@@ -50,6 +50,14 @@ __device__ constexpr float norm(int pairs, int of) {
   return 1 / product;
 }
 
+// The power of two by which a point's norm falls short of 1: the filter's transform is as much larger, so that it is as
+// large as the filter, and the output's smaller.
+__device__ constexpr float lift(int pairs, int of) {
+  float value = 1;
+  while (norm(pairs, of) * value < 0.5f && norm(pairs, of) * value > -0.5f) value *= 2;
+  return value;
+}
+
 template <int TAPS_, int OUTPUTS_>
 struct Form {
   static constexpr int TAPS = TAPS_, OUTPUTS = OUTPUTS_, SIZE = TAPS + OUTPUTS - 1, PAIRS = SIZE / 2 - 1;
@@ -90,7 +98,7 @@ struct Form {
     t[0] = g[0] * norm(PAIRS, -1);
     t[SIZE - 1] = g[TAPS - 1];
 #pragma unroll
-    for (int i = 0; i < PAIRS; i++) evaluate<TAPS>(i, g, norm(PAIRS, i), &t[1 + 2 * i], &t[2 + 2 * i]);
+    for (int i = 0; i < PAIRS; i++) evaluate<TAPS>(i, g, norm(PAIRS, i) * lift(PAIRS, i), &t[1 + 2 * i], &t[2 + 2 * i]);
   }
 
   // The transpose of `output`, for wgrad.
@@ -101,7 +109,8 @@ struct Form {
     for (int i = 0; i < PAIRS; i++) evaluate<OUTPUTS>(i, y, 1, &t[1 + 2 * i], &t[2 + 2 * i]);
   }
 
-  // COUNT sums of the points' products times their powers; `normed`: over their norms.
+  // COUNT sums of the points' products times their powers, over their norms or, where the filter's transform has these,
+  // what it has more.
   template <int COUNT>
   __device__ static void interpolate(const float m[SIZE], bool normed, float y[COUNT]) {
     y[0] = normed ? m[0] * norm(PAIRS, -1) : m[0];
@@ -112,7 +121,8 @@ struct Form {
       const float sum = m[1 + 2 * i] + m[2 + 2 * i], difference = m[1 + 2 * i] - m[2 + 2 * i];
 #pragma unroll
       for (int j = 0; j < COUNT; j++)
-        y[j] += power(point_of(PAIRS, i), j) * (normed ? norm(PAIRS, i) : 1) * (j % 2 ? difference : sum);
+        y[j] +=
+            power(point_of(PAIRS, i), j) * (normed ? norm(PAIRS, i) : 1 / lift(PAIRS, i)) * (j % 2 ? difference : sum);
     }
     y[COUNT - 1] += m[SIZE - 1];
   }

@@ -59,10 +59,10 @@ void falt_cuda_winograd_start(falt_gpu *gpu, falt_cu_function function, int64_t 
                               void *stream);
 
 /* Transforms in f16 are scaled by the largest magnitudes of their operand: whether they are; the kernels, which are
- * found if they are; the launches for x or dy, of the first of LARGEST floats; and of the filter, for each output
- * channel `row`. */
+ * found if they are; the launches for x or dy, of the first of LARGEST floats; and for the filter, for each output
+ * channel `row`, with the bytes that these take. */
 typedef struct falt_cuda_winograd_finders {
-  falt_cu_function parts, all; /* of parts of an operand in f16; of them all */
+  falt_cu_function parts, rows, all; /* of parts of an operand in f16, or of output channels; of all parts */
 } falt_cuda_winograd_finders;
 enum { FALT_WINOGRAD_LARGEST = FALT_WINOGRAD_PARTS + 1 };
 bool falt_cuda_winograd_scales(const falt_problem *problem);
@@ -71,6 +71,7 @@ falt_status falt_cuda_winograd_find_kernels(falt_gpu *gpu, const falt_problem *p
 void falt_cuda_winograd_find_largest(falt_gpu *gpu, const falt_cuda_winograd_finders *finders,
                                      const falt_tensor *tensor, const void *data, double constant, float *largest,
                                      void *stream);
+size_t falt_cuda_winograd_rows_bytes(const falt_tensor *filter, int row);
 void falt_cuda_winograd_find_rows(falt_gpu *gpu, const falt_cuda_winograd_finders *finders, const falt_tensor *filter,
                                   int row, const void *data, float *largest, void *stream);
 

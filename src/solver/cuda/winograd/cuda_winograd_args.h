@@ -32,9 +32,10 @@ typedef struct falt_cuda_winograd_args {
   falt_cuda_epilogue epilogue;
 } falt_cuda_winograd_args;
 
-/* PARTS: of x and of dy; PIECE: elements of a line. Sizes and strides of an operand, lines first. A block takes so many
- * pieces. */
-enum { FALT_WINOGRAD_PARTS = 512, FALT_WINOGRAD_PIECE = 1024, FALT_WINOGRAD_DIMS = 6 };
+/* PARTS: of x and of dy; PIECE: elements of a line; SPLITS: parts of an output channel, where these are neighbours.
+ * Sizes and strides of an operand, lines first; of output channels without their own. A block takes so many pieces, or
+ * elements of 32 output channels. */
+enum { FALT_WINOGRAD_PARTS = 512, FALT_WINOGRAD_PIECE = 1024, FALT_WINOGRAD_SPLITS = 8, FALT_WINOGRAD_DIMS = 6 };
 typedef struct falt_cuda_winograd_largest_args {
   const void *data;
   float *largest;
@@ -42,6 +43,8 @@ typedef struct falt_cuda_winograd_largest_args {
   int dims;
   long long size[FALT_WINOGRAD_DIMS], stride[FALT_WINOGRAD_DIMS];
   long long pieces, all_pieces;
+  long long row, group; /* strides of output channels and groups */
+  int rows, groups;
 } falt_cuda_winograd_largest_args;
 
 #endif

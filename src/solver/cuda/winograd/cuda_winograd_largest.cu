@@ -1,5 +1,6 @@
 // The largest finite magnitudes of an operand in f16, by which its transforms are scaled; or of the magnitudes of its
-// parts. A block takes some pieces of lines: for the filter those of an output channel.
+// parts. A block takes some pieces of lines: for the filter those of an output channel. Where output channels are
+// neighbours, falt_winograd_largest_rows takes 32 of them and a part of their elements.
 
 // Compile-time parameter: TYPE, the number of the operand's falt_type.
 
@@ -35,6 +36,35 @@ __device__ inline float largest_of(const Args &a, i64 at, int count, float large
   return largest;
 }
 
+__device__ inline i64 place_of(const Args &a, i64 index, int first) {
+  i64 at = 0;
+  for (int i = first; i < a.dims; i++) {
+    at += index % a.size[i] * a.stride[i];
+    index /= a.size[i];
+  }
+  return at;
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_largest_rows(const __grid_constant__ Args a) {
+  __shared__ float warps[THREADS / LANES][LANES];
+  await_stream();
+  const unsigned blocks = (a.rows + LANES - 1) / LANES, split = blockIdx.x % FALT_WINOGRAD_SPLITS;
+  const unsigned others = blockIdx.x / FALT_WINOGRAD_SPLITS, group = others / blocks;
+  const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, row = others % blocks * LANES + lane;
+  const i64 first = split * a.pieces, end = min(first + a.pieces, a.all_pieces);
+  const i64 part = (a.pieces + THREADS / LANES - 1) / (THREADS / LANES);
+  float largest = 0;
+  if (row < a.rows)
+#pragma unroll 4
+    for (i64 i = first + warp * part; i < min(end, first + (warp + 1) * part); i++)
+      largest = larger(largest, load<float>(a.data, TYPE, place_of(a, i, 0) + row * a.row + group * a.group));
+  warps[warp][lane] = largest;
+  __syncthreads();
+  if (warp > 0 || row >= a.rows) return;
+  for (int i = 1; i < THREADS / LANES; i++) largest = fmaxf(largest, warps[i][lane]);
+  a.largest[(split * a.groups + group) * (i64)a.rows + row] = largest;
+}
+
 extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_largest(const __grid_constant__ Args a) {
   __shared__ unsigned warps[THREADS / 32];
   await_stream();
@@ -43,11 +73,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_largest(c
   float largest = a.least;
   for (i64 piece = first + threadIdx.x / LANES; piece < end; piece += THREADS / LANES) {
     const int begin = (int)(piece % line_pieces) * PIECE;
-    i64 at = begin * a.stride[0], rest = piece / line_pieces;
-    for (int i = 1; i < a.dims; i++) {
-      at += rest % a.size[i] * a.stride[i];
-      rest /= a.size[i];
-    }
+    const i64 at = begin * a.stride[0] + place_of(a, piece / line_pieces, 1);
     largest = largest_of(a, at, (int)min((i64)PIECE, a.size[0] - begin), largest);
   }
   const unsigned most = __reduce_max_sync(~0u, __float_as_uint(largest));

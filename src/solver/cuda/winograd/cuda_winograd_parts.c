@@ -8,9 +8,9 @@
 
 const falt_cuda_winograd_form falt_cuda_winograd_forms[FALT_CUDA_WINOGRAD_FORMS] = {
     {"F(2,3)", 3, 2, {{28, {160, 256}, {3, 4}}, {28, {96, 256}, {4, 6}}}},
-    {"F(4,3)", 3, 4, {{40, {320, 256}, {10, 8}}, {106, {512, 320}, {16, 10}}}},
-    {"F(2,5)", 5, 2, {{40, {256, 512}, {6, 8}}, {110, {160, 1280}, {7, 32}}}},
-    {"F(4,5)", 5, 4, {{60, {512, 1024}, {16, 20}}, {190, {2560, 4096}, {40, 64}}}}};
+    {"F(4,3)", 3, 4, {{80, {320, 256}, {10, 8}}, {106, {512, 320}, {16, 10}}}},
+    {"F(2,5)", 5, 2, {{60, {256, 512}, {6, 8}}, {180, {160, 1280}, {7, 32}}}},
+    {"F(4,5)", 5, 4, {{160, {512, 1024}, {16, 20}}, {500, {2560, 4096}, {40, 64}}}}};
 
 static bool is_wgrad(const falt_problem *p) {
   return p->operation == FALT_BACKWARD_FILTER;
@@ -215,12 +215,17 @@ bool falt_cuda_winograd_scales(const falt_problem *p) {
 }
 
 falt_status falt_cuda_winograd_find_kernels(falt_gpu *gpu, const falt_problem *p, falt_cuda_winograd_finders *f) {
-  static const falt_type types[] = {FALT_F16, FALT_F32};
-  falt_cu_function *functions[] = {&f->parts, &f->all};
-  for (int i = 0; i < 2 && falt_cuda_winograd_scales(p); i++) {
-    falt_cuda_kernel kernel = {.source = "cuda_winograd_largest.cu", .entry = "falt_winograd_largest"};
-    falt_cuda_define(&kernel, "TYPE=%d", (int)types[i]);
-    FALT_TRY(falt_gpu_kernel(gpu, &kernel, functions[i]));
+  const struct {
+    falt_cu_function *function;
+    const char *entry;
+    falt_type type;
+  } kernels[] = {{&f->parts, "falt_winograd_largest", FALT_F16},
+                 {&f->all, "falt_winograd_largest", FALT_F32},
+                 {&f->rows, "falt_winograd_largest_rows", FALT_F16}};
+  for (int i = 0; i < 3 && falt_cuda_winograd_scales(p); i++) {
+    falt_cuda_kernel kernel = {.source = "cuda_winograd_largest.cu", .entry = kernels[i].entry};
+    falt_cuda_define(&kernel, "TYPE=%d", (int)kernels[i].type);
+    FALT_TRY(falt_gpu_kernel(gpu, &kernel, kernels[i].function));
   }
   return FALT_OK;
 }
@@ -254,15 +259,20 @@ static void add_dimensions(falt_cuda_winograd_largest_args *a, const falt_tensor
   if (a->dims == 0) add_dimension(a, 1, 1, false);
 }
 
-static void find(falt_gpu *gpu, falt_cu_function function, int64_t blocks, falt_cuda_winograd_largest_args *a,
-                 void *stream) {
+static void start_blocks(falt_gpu *gpu, falt_cu_function function, int64_t blocks, falt_cuda_winograd_largest_args *a,
+                         void *stream) {
   static const int one[2] = {1, 1};
-  a->all_pieces = falt_ceil_div(a->size[0], FALT_WINOGRAD_PIECE);
-  for (int i = 1; i < a->dims; i++) a->all_pieces *= a->size[i];
-  a->pieces = falt_ceil_div(a->all_pieces, blocks);
   void *parameters[] = {a};
   const falt_gpu_launch launch = {function, blocks, {2 * FALT_WINOGRAD_THREADS, 1}, 0, stream};
   falt_gpu_start_early(gpu, &launch, one, parameters);
+}
+
+static void find(falt_gpu *gpu, falt_cu_function function, int64_t blocks, falt_cuda_winograd_largest_args *a,
+                 void *stream) {
+  a->all_pieces = falt_ceil_div(a->size[0], FALT_WINOGRAD_PIECE);
+  for (int i = 1; i < a->dims; i++) a->all_pieces *= a->size[i];
+  a->pieces = falt_ceil_div(a->all_pieces, blocks);
+  start_blocks(gpu, function, blocks, a, stream);
 }
 
 void falt_cuda_winograd_find_largest(falt_gpu *gpu, const falt_cuda_winograd_finders *f, const falt_tensor *t,
@@ -278,12 +288,40 @@ void falt_cuda_winograd_find_largest(falt_gpu *gpu, const falt_cuda_winograd_fin
   find(gpu, f->all, 1, &all, stream);
 }
 
+size_t falt_cuda_winograd_rows_bytes(const falt_tensor *w, int row) {
+  return (size_t)(1 + FALT_WINOGRAD_SPLITS) * (size_t)w->size[row] * (size_t)w->size[FALT_G] * sizeof(float);
+}
+
+/* Output channels are neighbours: parts of 32 of them, and then of each all parts. */
+static void find_near_rows(falt_gpu *gpu, const falt_cuda_winograd_finders *f, falt_cuda_winograd_largest_args *a,
+                           float *largest, void *stream) {
+  const int64_t rows = (int64_t)a->rows * a->groups;
+  a->largest = largest + rows;
+  a->all_pieces = 1;
+  for (int i = 0; i < a->dims; i++) a->all_pieces *= a->size[i];
+  a->pieces = falt_ceil_div(a->all_pieces, FALT_WINOGRAD_SPLITS);
+  start_blocks(gpu, f->rows, falt_ceil_div(a->rows, 32) * a->groups * FALT_WINOGRAD_SPLITS, a, stream);
+  falt_cuda_winograd_largest_args all = {.data = a->largest, .largest = largest};
+  add_dimension(&all, FALT_WINOGRAD_SPLITS, rows, false);
+  add_dimension(&all, rows, 1, false);
+  find(gpu, f->all, rows, &all, stream);
+}
+
 void falt_cuda_winograd_find_rows(falt_gpu *gpu, const falt_cuda_winograd_finders *f, const falt_tensor *w, int row,
                                   const void *data, float *largest, void *stream) {
   const int dims[] = {row == FALT_K ? FALT_C : FALT_K, FALT_D, FALT_H, FALT_W};
-  falt_cuda_winograd_largest_args a = {.data = data, .largest = largest};
+  falt_cuda_winograd_largest_args a = {.data = data,
+                                       .largest = largest,
+                                       .row = falt_cuda_stride(w, row),
+                                       .group = falt_cuda_stride(w, FALT_G),
+                                       .rows = (int)w->size[row],
+                                       .groups = (int)w->size[FALT_G]};
   add_dimensions(&a, w, dims, 4);
-  add_dimension(&a, w->size[row], falt_cuda_stride(w, row), false);
-  add_dimension(&a, w->size[FALT_G], falt_cuda_stride(w, FALT_G), false);
-  find(gpu, f->parts, w->size[row] * w->size[FALT_G], &a, stream);
+  if (llabs(a.row) < llabs(a.stride[a.dims - 1])) {
+    find_near_rows(gpu, f, &a, largest, stream);
+    return;
+  }
+  add_dimension(&a, a.rows, a.row, false);
+  add_dimension(&a, a.groups, a.group, false);
+  find(gpu, f->parts, (int64_t)a.rows * a.groups, &a, stream);
 }

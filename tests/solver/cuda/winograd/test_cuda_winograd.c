@@ -29,7 +29,7 @@ static void test_chosen(UNUSED void **state) {
       {"backward-data n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1", "cuda-winograd"},
       {"backward-filter n=1 c=1920 h=32 w=32 k=640 r=3 s=3 pad=1", "cuda-winograd-wgrad"},
       {"forward n=8 c=640 h=32 w=32 k=640 r=3 s=3 pad=1 layout=nhwc bias=1 act=silu", "cuda-winograd"},
-      {"backward-data n=8 c=320 h=64 w=64 k=320 r=3 s=3 pad=1 layout=nhwc", "cuda-winograd"},
+      {"backward-data n=8 c=640 h=32 w=32 k=640 r=3 s=3 pad=1 layout=nhwc", "cuda-winograd"},
       {"backward-filter n=8 c=320 h=64 w=64 k=320 r=3 s=3 pad=1 layout=nhwc", "cuda-winograd-wgrad"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
