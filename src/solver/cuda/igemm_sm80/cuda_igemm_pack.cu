@@ -1,5 +1,5 @@
-// Packs a filter for cuda_igemm.cu; falt_cuda_igemm_pack_args describes the order. One thread an element, or 16 bytes
-// where channels are contiguous.
+// Packs a filter for cuda_igemm.cu; falt_cuda_igemm_pack_args describes the order. One thread an element,
+// 16 bytes where channels are contiguous, or the taps of a channel.
 
 // Compile-time parameters:
 //   ELEMENT   C type of the filter's elements
@@ -52,14 +52,46 @@ __device__ inline void pack_unit(const Args &a, const ELEMENT *w, ELEMENT *b) {
 }
 
 __device__ inline void pack_element(const Args &a, const ELEMENT *w, ELEMENT *b) {
-  *b = w ? *w : (ELEMENT)0;
-  if (sizeof(ELEMENT) == 4 && a.low) split((unsigned *)b, (float *)((char *)b + a.low));
+  ELEMENT word = w ? *w : (ELEMENT)0;
+  if (sizeof(ELEMENT) == 4 && a.low) split((unsigned *)&word, (float *)((char *)b + a.low));
+  *b = word;
+}
+
+// Whether channels are apart in the filter, and each is followed by its taps in most layouts: a thread packs all taps
+// of a channel then, so that its neighbours read neighbours, too.
+__device__ inline bool by_channels(const Args &a, const Polyphase &p) {
+  return a.w_channel != 1 && a.merged == 1 && (p.lead | a.lead_step[0] | a.lead_step[1] | a.lead_step[2]) % 16 == 0;
+}
+
+__device__ inline void pack_channels(const Args &a, const Polyphase &p, ELEMENT *b, int depth) {
+  const int taps = p.taps[0] * p.taps[1] * p.taps[2], tail = depth - taps * a.span;
+  const long long count = (long long)a.rows * a.span, step = gridDim.x * 256ll;
+  const ELEMENT *w = (const ELEMENT *)a.w + (p.group + blockIdx.y * (long long)a.group_apart) * a.w_group;
+  for (long long i = blockIdx.x * 256ll + threadIdx.x; i < count; i += step) {
+    const int n = (int)(i / a.span), channel = (int)(i % a.span);
+    const ELEMENT *from = w + n * a.w_row + channel * a.w_channel;
+    ELEMENT *to = b + (long long)n * depth + channel;
+#pragma unroll 3
+    for (int tap = 0; tap < taps; tap++, to += a.span) {
+      const int s = tap % p.taps[2], r = tap / p.taps[2] % p.taps[1], t = tap / p.taps[2] / p.taps[1];
+      const long long at = (p.from[0] + t * p.pace[0]) * a.w_axis[0] + (p.from[1] + r * p.pace[1]) * a.w_axis[1] +
+                           (p.from[2] + s * p.pace[2]) * a.w_axis[2];
+      const ELEMENT word = channel < a.channels ? __ldg(from + at) : (ELEMENT)0;
+      pack_element(a, &word, to);
+    }
+  }
+  for (long long i = blockIdx.x * 256ll + threadIdx.x; i < (long long)a.rows * tail; i += step)
+    pack_element(a, nullptr, b + i / tail * depth + taps * a.span + i % tail);
 }
 
 extern "C" __global__ void __launch_bounds__(256) falt_igemm_pack(const __grid_constant__ Args a) {
   const Polyphase &p = a.polyphases ? a.polyphases[blockIdx.z] : a.polyphase;
   const int depth = p.steps * (a.step_bytes / (int)sizeof(ELEMENT)), rows = a.rows * a.merged;
   ELEMENT *b = (ELEMENT *)((char *)a.b + p.b) + blockIdx.y * (long long)depth * rows;
+  if (by_channels(a, p)) {
+    pack_channels(a, p, b, depth);
+    return;
+  }
   const bool units = by_units(a, p);
   const int unit = units ? 16 / sizeof(ELEMENT) : 1, row_units = depth / unit;
   const long long count = (long long)row_units * rows;

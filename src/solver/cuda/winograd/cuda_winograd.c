@@ -62,16 +62,21 @@ static int64_t input_blocks(const winograd_plan *plan) {
   return falt_cuda_winograd_blocks(plan->args.v_channels, plan->args.v_tiles, input_lanes(plan), plan->args.groups);
 }
 
-/* Whether channels are not neighbours in the filter, and its kernel brings its taps into their order. */
+/* Whether output channels are neighbours in the filter, and its kernel brings its taps into another order. */
 static bool stages_filter(const winograd_plan *plan) {
-  return llabs(plan->args.w_channel) != 1;
+  return llabs(plan->args.w_row) == 1 && llabs(plan->args.w_channel) != 1;
 }
 
-/* As its kernel covers pairs of channels. */
+static int filter_lanes(const winograd_plan *plan) {
+  return llabs(plan->args.w_row) < llabs(plan->args.w_channel) ? 8 : 32;
+}
+
 static int64_t filter_blocks(const winograd_plan *plan) {
   const falt_tensor *w = &problem_of(plan)->filter;
-  const int64_t far = !stages_filter(plan) ? 4 : w->size[FALT_H] * w->size[FALT_W] <= 9 ? 32 : 8;
-  return falt_ceil_div(plan->args.v_channels, 32) * falt_ceil_div(plan->args.u_rows, far) * plan->args.groups;
+  const falt_cuda_winograd_args *a = &plan->args;
+  const int64_t far = w->size[FALT_H] * w->size[FALT_W] <= 9 ? 32 : 8; /* of a block that stages */
+  return stages_filter(plan) ? falt_ceil_div(a->v_channels, 32) * falt_ceil_div(a->u_rows, far) * a->groups
+                             : falt_cuda_winograd_blocks(a->v_channels, a->u_rows, filter_lanes(plan), a->groups);
 }
 
 static int64_t output_blocks(const winograd_plan *plan) {
@@ -187,10 +192,7 @@ static falt_status find_kernel(const winograd_plan *plan, const char *source, co
   const falt_problem *p = problem_of(plan);
   falt_cuda_kernel kernel = falt_cuda_winograd_kernel(p, plan->form, source, entry, lanes);
   if (function == &plan->input) falt_cuda_define(&kernel, "TILES_FIRST=0");
-  if (function == &plan->transform) {
-    falt_cuda_define(&kernel, "STAGED=%d", stages_filter(plan));
-    falt_cuda_define(&kernel, "ROWS_LAST=%d", llabs(plan->args.w_row) == 1);
-  }
+  if (function == &plan->transform) falt_cuda_define(&kernel, "STAGED=%d", stages_filter(plan));
   if (function == &plan->output) {
     falt_cuda_define(&kernel, "TILES_FIRST=%d", plan->swapped);
     falt_igemm_result_defines(p, falt_problem_result(p)->type, &kernel);
@@ -222,7 +224,7 @@ static falt_status transform_filter(winograd_plan *plan) {
 static falt_status ready(falt_plan *base) {
   winograd_plan *plan = (winograd_plan *)base;
   FALT_TRY(find_kernel(plan, "cuda_winograd_input.cu", "falt_winograd_input", input_lanes(plan), &plan->input));
-  FALT_TRY(find_kernel(plan, "cuda_winograd_filter.cu", "falt_winograd_filter", 32, &plan->transform));
+  FALT_TRY(find_kernel(plan, "cuda_winograd_filter.cu", "falt_winograd_filter", filter_lanes(plan), &plan->transform));
   FALT_TRY(find_kernel(plan, "cuda_winograd_output.cu", "falt_winograd_output", output_lanes(plan), &plan->output));
   FALT_TRY(falt_cuda_winograd_find_kernels(gpu_of(plan), &base->problem, &plan->finders));
   FALT_TRY(falt_cuda_plan_keep_filter(&plan->base));
@@ -290,25 +292,29 @@ static falt_problem inner_of(const winograd_plan *plan) {
 
 /* ---- plan: the estimate */
 
-/* Seconds of a transform of so many bytes at a part of the rate of a copy, as measured on an H200: of the filter, of
- * the input in f32 and in 16 bits, of the output, whose neighbours in m may not be neighbours in y; and of a launch. */
-static const double filter_rate = 0.7, input_rate = 0.6, half_rate = 0.4, output_rate = 0.45, crossed_rate = 0.27,
-                    launching = 2.4e-6;
+/* The part of the rate of a copy that transforms reach, in f32 and in 16 bits, as measured on an H200: of the filter,
+ * of the input, of the output; and of the output if its neighbours in m are none in y. */
+typedef struct rates {
+  double filter, input, output, crossed;
+} rates;
+static const rates word_rates = {0.8, 0.8, 0.8, 0.45}, half_rates = {0.7, 0.4, 0.45, 0.27};
+static const double launching = 2.4e-6;
 
 static double own_seconds(const winograd_plan *plan) {
   const falt_cuda_winograd_args *a = &plan->args;
   const falt_problem *p = problem_of(plan);
   const falt_igemm_roles r = falt_igemm_roles_of(p);
   const double size = (double)element_size(plan), pieces = (double)plan->pieces, matrices = (double)plan->matrices;
+  const rates rate = size == 4 ? word_rates : half_rates;
   const double x = (double)falt_tensor_count(r.source) * size, w = (double)falt_tensor_count(&p->filter) * size;
   const double y = (double)falt_tensor_count(r.result) * (double)falt_type_size(r.result->type);
   const double u = matrices * a->u_rows * a->v_channels * size,
                v = matrices * a->v_tiles * a->v_channels * size * pieces;
   const double m = matrices * (double)(a->tiles * a->rows) * sizeof(float) * pieces;
   const double given = plan->base.base.packed ? 0 : 1, scales = falt_cuda_winograd_scales(p) ? 1 : 0;
-  const double inputs = (x + v) / (size == 4 ? input_rate : half_rate) + scales * x / half_rate;
-  const double outputs = (m + y) / (output_lanes(plan) == 32 ? output_rate : crossed_rate);
-  const double filters = given * ((w + u) / filter_rate + scales * w / half_rate);
+  const double inputs = (x + v + scales * x) / rate.input;
+  const double outputs = (m + y) / (output_lanes(plan) == 32 ? rate.output : rate.crossed);
+  const double filters = given * (w + u + scales * w) / rate.filter;
   return (inputs + outputs + filters) / plan->base.base.device->limits.copy_bytes_per_s +
          launching * ((2 + 2 * scales) * pieces + (1 + scales) * given);
 }

@@ -53,11 +53,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, 4) falt_winograd_largest_r
   const int lane = threadIdx.x % LANES, warp = threadIdx.x / LANES, row = others % blocks * LANES + lane;
   const i64 first = split * a.pieces, end = min(first + a.pieces, a.all_pieces);
   const i64 part = (a.pieces + THREADS / LANES - 1) / (THREADS / LANES);
+  const i64 begin = first + warp * part, stop = min(end, begin + part), place = row * a.row + group * a.group;
   float largest = 0;
-  if (row < a.rows)
-#pragma unroll 4
-    for (i64 i = first + warp * part; i < min(end, first + (warp + 1) * part); i++)
-      largest = larger(largest, load<float>(a.data, TYPE, place_of(a, i, 0) + row * a.row + group * a.group));
+  for (i64 i = begin; row < a.rows && i < stop;) {
+    const int inner = (int)(i % a.size[0]), count = (int)min(stop - i, a.size[0] - inner);
+    const i64 at = place_of(a, i, 0) + place;
+#pragma unroll 8
+    for (int j = 0; j < count; j++) largest = larger(largest, load<float>(a.data, TYPE, at + j * a.stride[0]));
+    i += count;
+  }
   warps[warp][lane] = largest;
   __syncthreads();
   if (warp > 0 || row >= a.rows) return;
