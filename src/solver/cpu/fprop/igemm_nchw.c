@@ -9,17 +9,20 @@
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
 
-/* The transpose of direct-nhwc on the same kernel: rows are the filter's output channels, read in place if the filter
- * is dense, and the panel is the input. A panel holds, for up to 4 vectors of positions, one row of columns for each
- * (c, j): the operand as im2col writes it, but only as much as a cache holds. Positions are numbered over all rows and
- * images, so panels are full also if rows are short, and boundaries cost nothing after packing. Packing a panel takes
- * one copy for each element, shared by all output channels. If the depth is too long for the cache, it is cut into
- * spans of channels, and the accumulators wait in the scratch. */
+/* The transpose of direct-nhwc on the same kernel: rows are the filter's output channels, and the panel is the input.
+ * Rows are read in place if the filter is dense, or if it has one tap and rows are adjacent, as for backward-data:
+ * then the elements of a row are a stride apart, and a cache line has one element of 16 rows. A panel holds, for
+ * up to 4 vectors of positions, one row of columns for each (c, j): the operand as im2col writes it, but only as much
+ * as a cache holds. Positions are numbered over all rows and images, so panels are full also if rows are short, and
+ * boundaries cost nothing after packing. Packing a panel takes one copy for each element, shared by all output
+ * channels. If the depth is too long for the cache, it is cut into spans of channels, and the accumulators wait in the
+ * scratch. */
 
 static const int64_t MOST_TAPS = 1 << 16;
 enum {
   PACKED_ROWS = 24, /* of one call; a multiple of most kernels' rows */
   LINE = 16,        /* floats of a cache line */
+  WAY = 1 << 17,    /* bytes of one way of a second-level cache */
   LEAST_CHUNK = 8   /* rows that keep a kernel busy */
 };
 
@@ -34,13 +37,28 @@ static bool is_dense(const falt_tensor *w) {
   return true;
 }
 
+/* Whether the lines of a strip of rows, a stride apart, stay in the second-level cache: where the stride is a multiple
+ * of a power of two, they share so many fewer of its sets. */
+static bool lines_stay(const falt_device *device, int64_t lines, int64_t bytes_apart) {
+  const int64_t apart = falt_min(bytes_apart & -bytes_apart, WAY);
+  return lines * falt_max(apart, LINE * (int64_t)sizeof(float)) <= (int64_t)device->caches.l2;
+}
+
+/* Elements between those of a row, which kernels read in place; 0: the filter is packed first. */
+static int64_t place_step(const falt_layer *layer, const falt_device *device) {
+  const falt_tensor *w = &layer->p.filter;
+  const int64_t step = w->stride[FALT_C];
+  const bool adjacent = layer->taps == 1 && w->stride[FALT_K] == 1 && step > 0;
+  return is_dense(w) ? 1 : adjacent && lines_stay(device, layer->channels, step * (int64_t)sizeof(float)) ? step : 0;
+}
+
 /* ---- execute */
 
 typedef struct execution {
   const falt_igemm_nchw_plan *plan;
   const falt_operands *operands;
-  const float *filter; /* element (g, k) begins a row */
-  int64_t filter_row, filter_group;
+  const float *filter;                           /* element (g, k) begins a row */
+  int64_t filter_row, filter_step, filter_group; /* elements between rows, those of a row, groups */
   const float *factors;
 } execution;
 
@@ -168,17 +186,20 @@ static void multiply(task *t, int64_t row, int rows, void *const *out) {
   const execution *run = t->run;
   const bool packs = t->plan->just_in_time;
   const int64_t depth = t->channels * t->layer->taps, pitch = packs ? depth : run->filter_row;
+  const int64_t step = packs ? 1 : run->filter_step;
   const void *a[FALT_LAYER_ROWS];
   const float *first;
   if (packs) pack_rows(t, row, rows);
-  first = packs ? t->packed + (row - t->packed_row) * pitch
-                : run->filter + t->group * run->filter_group + (t->row + row) * pitch + t->channel * t->layer->taps;
+  first =
+      packs ? t->packed + (row - t->packed_row) * pitch
+            : run->filter + t->group * run->filter_group + (t->row + row) * pitch + t->channel * t->layer->taps * step;
   for (int m = 0; m < rows; m++) a[m] = first + m * pitch;
   falt_layer_product call = {.a = a,
                              .b = t->panel,
                              .out = out,
                              .segments = 1,
                              .depth = depth,
+                             .skip = step - 1,
                              .n = t->positions,
                              .rows = rows,
                              .accumulate = t->channel > 0};
@@ -263,6 +284,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   if (!given && !plan->packed && !plan->just_in_time) falt_igemm_nchw_pack(plan, operands->filter, room);
   run.filter = given ? (const float *)operands->filter + w->offset : plan->packed ? plan->packed : room;
   run.filter_row = given ? w->stride[FALT_K] : plan->depth;
+  run.filter_step = given ? plan->step : 1;
   run.filter_group = given ? w->stride[FALT_G] : layer->results * plan->depth;
   falt_layer_factors(layer, operands, factors);
   const falt_row_job job = {run_task, &run, task_count(plan), plan->at.parts.total};
@@ -395,7 +417,8 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   plan->layer = layer;
   plan->depth = layer.channels * layer.taps;
-  plan->in_place = is_dense(&layer.p.filter);
+  plan->step = place_step(&layer, ask->device);
+  plan->in_place = plan->step > 0;
   plan->tap_step = falt_tensor_tap_step(&layer.p.filter);
   plan->backwards = layer.taps > 1 && plan->tap_step == -1;
   plan->values = ask->filter_values;

@@ -13,6 +13,7 @@ typedef struct falt_igemm_nchw_plan {
   falt_plan base;
   falt_layer layer;
   bool in_place;            /* the filter is read in place */
+  int64_t step;             /* elements between those of its rows then */
   bool just_in_time;        /* tasks pack the rows that they multiply next */
   bool backwards;           /* taps are summed last to first, their order in memory */
   int64_t tap_step;         /* elements between taps of the filter, or 0 if they are not equally spaced */
