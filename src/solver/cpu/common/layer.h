@@ -48,6 +48,10 @@ static inline falt_layer_pieces falt_layer_cut(int64_t whole, int64_t count) {
 static inline int64_t falt_layer_piece(const falt_layer_pieces *pieces, int64_t i) {
   return pieces->size * i + falt_min(i, pieces->larger);
 }
+/* The same cut with the larger pieces spread, so that neighbouring pieces are equal shares of the whole. */
+static inline int64_t falt_layer_even(const falt_layer_pieces *pieces, int64_t i) {
+  return pieces->size * i + pieces->larger * i / pieces->count;
+}
 static inline int64_t falt_layer_most(const falt_layer_pieces *pieces) {
   return pieces->size + (pieces->larger > 0);
 }

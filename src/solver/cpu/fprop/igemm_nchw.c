@@ -4,8 +4,6 @@
  */
 #include "solver/cpu/fprop/igemm_nchw.h"
 
-#include <math.h>
-
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
 
@@ -22,8 +20,7 @@ static const int64_t MOST_TAPS = 1 << 16;
 enum {
   PACKED_ROWS = 24, /* of one call; a multiple of most kernels' rows */
   LINE = 16,        /* floats of a cache line */
-  WAY = 1 << 17,    /* bytes of one way of a second-level cache */
-  LEAST_CHUNK = 8   /* rows that keep a kernel busy */
+  WAY = 1 << 17     /* bytes of one way of a second-level cache */
 };
 
 /* Whether rows in memory have the packed layout. */
@@ -72,6 +69,8 @@ typedef struct task {
   int64_t row, rows;
   int64_t channel, channels; /* the span that the panel holds */
   float *panel, *sums;
+  const float *filter; /* its first row, unless rows are packed for each call */
+  int64_t filter_row, filter_step;
   float *packed; /* rows that are packed just in time: [packed_row, packed_end) */
   int64_t packed_row, packed_end;
 } task;
@@ -183,16 +182,13 @@ static void pack_rows(task *t, int64_t row, int64_t rows) {
 }
 
 static void multiply(task *t, int64_t row, int rows, void *const *out) {
-  const execution *run = t->run;
   const bool packs = t->plan->just_in_time;
-  const int64_t depth = t->channels * t->layer->taps, pitch = packs ? depth : run->filter_row;
-  const int64_t step = packs ? 1 : run->filter_step;
+  const int64_t depth = t->channels * t->layer->taps, pitch = packs ? depth : t->filter_row;
+  const int64_t step = packs ? 1 : t->filter_step;
   const void *a[FALT_LAYER_ROWS];
-  const float *first;
   if (packs) pack_rows(t, row, rows);
-  first =
-      packs ? t->packed + (row - t->packed_row) * pitch
-            : run->filter + t->group * run->filter_group + (t->row + row) * pitch + t->channel * t->layer->taps * step;
+  const float *first =
+      packs ? t->packed + (row - t->packed_row) * pitch : t->filter + row * pitch + t->channel * t->layer->taps * step;
   for (int m = 0; m < rows; m++) a[m] = first + m * pitch;
   falt_layer_product call = {.a = a,
                              .b = t->panel,
@@ -240,37 +236,51 @@ static void run_rows(task *t, int64_t row, int rows, bool straight) {
   if (last && !straight) store_rows(t, row, rows, sums);
 }
 
+static void run_panel(task *t, int64_t panel) {
+  const falt_layer_pieces *panels = &t->plan->panels;
+  const int64_t width = t->layer->kernels->width;
+  t->first = falt_layer_even(panels, panel) * width;
+  t->pitch = falt_layer_even(panels, panel + 1) * width - t->first;
+  t->positions = falt_min(t->pitch, t->layer->positions - t->first);
+  const bool straight = writes_results(t);
+  const int64_t most = t->layer->kernels->rows[t->pitch / width];
+  const falt_layer_pieces calls = falt_layer_cut(t->rows, falt_ceil_div(t->rows, most));
+  for (t->channel = 0; t->channel < t->layer->channels; t->channel += t->channels) {
+    t->channels = falt_min(t->plan->span, t->layer->channels - t->channel);
+    t->packed_end = 0;
+    bring_panel(t);
+    for (int64_t call = 0; call < calls.count && !falt_cancelled(); call++) {
+      const int64_t row = falt_layer_piece(&calls, call);
+      run_rows(t, row, (int)(falt_layer_piece(&calls, call + 1) - row), straight);
+    }
+  }
+}
+
+/* The rows of the task: where all tasks have them, or packed for this one alone. */
+static void set_filter(task *t) {
+  const execution *run = t->run;
+  t->filter = run->filter + t->group * run->filter_group + t->row * run->filter_row;
+  t->filter_row = run->filter_row;
+  t->filter_step = run->filter_step;
+  if (!t->plan->own_rows) return;
+  falt_igemm_nchw_pack_rows(t->plan, run->operands->filter, t->group, t->row, t->rows, t->packed);
+  t->filter = t->packed;
+}
+
 static void run_task(void *context, int64_t index, void *scratch) {
   const execution *run = context;
   const falt_igemm_nchw_plan *plan = run->plan;
-  const falt_layer *layer = &plan->layer;
-  const int64_t panel = index % plan->panels.count, rest = index / plan->panels.count, width = layer->kernels->width;
+  const int64_t band = index % plan->bands.count, rest = index / plan->bands.count;
   const int64_t chunk = rest % plan->chunks.count; /* neighbouring tasks multiply the same rows */
-  task t = {.run = run, .plan = plan, .layer = layer, .group = rest / plan->chunks.count};
-  t.first = falt_layer_piece(&plan->panels, panel) * width;
-  t.pitch = falt_layer_piece(&plan->panels, panel + 1) * width - t.first;
-  t.positions = falt_min(t.pitch, layer->positions - t.first);
+  task t = {.run = run, .plan = plan, .layer = &plan->layer, .group = rest / plan->chunks.count};
   t.row = falt_layer_piece(&plan->chunks, chunk);
   t.rows = falt_layer_piece(&plan->chunks, chunk + 1) - t.row;
   t.panel = (float *)(void *)((char *)scratch + plan->at.panel);
   t.sums = (float *)(void *)((char *)scratch + plan->at.sums);
   t.packed = (float *)(void *)((char *)scratch + plan->at.rows);
-  const bool straight = writes_results(&t);
-  const int64_t most = layer->kernels->rows[t.pitch / width];
-  const falt_layer_pieces calls = falt_layer_cut(t.rows, falt_ceil_div(t.rows, most));
-  for (; t.channel < layer->channels; t.channel += t.channels) {
-    t.channels = falt_min(plan->span, layer->channels - t.channel);
-    t.packed_end = 0;
-    bring_panel(&t);
-    for (int64_t call = 0; call < calls.count && !falt_cancelled(); call++) {
-      const int64_t row = falt_layer_piece(&calls, call);
-      run_rows(&t, row, (int)(falt_layer_piece(&calls, call + 1) - row), straight);
-    }
-  }
-}
-
-static int64_t task_count(const falt_igemm_nchw_plan *plan) {
-  return plan->layer.p.output.size[FALT_G] * plan->panels.count * plan->chunks.count;
+  set_filter(&t);
+  for (int64_t i = falt_layer_piece(&plan->bands, band); i < falt_layer_piece(&plan->bands, band + 1); i++)
+    run_panel(&t, i);
 }
 
 static void execute(const falt_plan *base, const falt_operands *operands) {
@@ -281,13 +291,13 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   float *factors = (float *)(void *)(workspace + plan->factors), *room = (float *)(void *)(workspace + plan->filter);
   const bool given = plan->in_place && !plan->packed;
   execution run = {.plan = plan, .operands = operands, .factors = factors};
-  if (!given && !plan->packed && !plan->just_in_time) falt_igemm_nchw_pack(plan, operands->filter, room);
+  if (falt_igemm_nchw_packs_all(plan)) falt_igemm_nchw_pack(plan, operands->filter, room);
   run.filter = given ? (const float *)operands->filter + w->offset : plan->packed ? plan->packed : room;
   run.filter_row = given ? w->stride[FALT_K] : plan->depth;
   run.filter_step = given ? plan->step : 1;
   run.filter_group = given ? w->stride[FALT_G] : layer->results * plan->depth;
   falt_layer_factors(layer, operands, factors);
-  const falt_row_job job = {run_task, &run, task_count(plan), plan->at.parts.total};
+  const falt_row_job job = {run_task, &run, falt_igemm_nchw_tasks(plan), plan->at.parts.total};
   falt_rows_run(base->device, &job, workspace);
 }
 
@@ -295,7 +305,7 @@ static void print(const falt_plan *base, falt_text *text) {
   const falt_igemm_nchw_plan *plan = (const falt_igemm_nchw_plan *)base;
   const int64_t columns = falt_layer_most(&plan->panels) * plan->layer.kernels->width;
   falt_text_add(text, "(igemm-nchw %s %lldx%lld%s span=%lld threads=%d)", falt_isa_name(base->device->isa),
-                (long long)plan->rows, (long long)columns, plan->just_in_time ? " just-in-time" : "",
+                (long long)plan->rows, (long long)columns, plan->just_in_time || plan->own_rows ? " just-in-time" : "",
                 (long long)plan->span, falt_threads_count(base->device->threads));
 }
 
@@ -304,74 +314,7 @@ static void destroy(falt_plan *plan) {
   falt_free(plan);
 }
 
-/* ---- estimate */
-
-/* Fraction of the multiply-add peak, measured on layers of 7 x 7 to 56 x 56, AVX-512. */
-static const double share = 0.85;
-/* The multiply-adds that take as long as moving one isolated element. */
-static const double apart = 32;
-
-/* The multiply-adds that take as long as packing one element of the panel: neighbours by vectors, in pieces that end
- * with the output rows and are computed once for all channels; others one by one. */
-static double element_cost(const falt_layer *layer) {
-  const falt_tensor *x = &layer->p.input;
-  const double row = (double)falt_min(layer->p.output.size[FALT_W], FALT_LAYER_WIDEST);
-  const int64_t step = x->stride[FALT_W] * layer->p.axis[2].stride;
-  return step == 1 ? 4 + (64 + 2400 / (double)layer->channels) / row : apart;
-}
-
-/* Seconds in which a thread loads the rows of its chunks that other threads have packed: it packs its share itself. */
-static double loads_packed(const falt_igemm_nchw_plan *plan, const falt_device *device) {
-  if (plan->base.packed || plan->in_place || plan->just_in_time) return 0;
-  const double bytes = (double)falt_tensor_count(&plan->layer.p.filter) * sizeof(float);
-  const double threads = falt_threads_count(device->threads), chunks = (double)plan->chunks.count;
-  return falt_load_written(device, fmax(0, bytes / chunks - bytes / threads));
-}
-
-static double estimate(const falt_igemm_nchw_plan *plan, const falt_device *device) {
-  const falt_layer *layer = &plan->layer;
-  const double lanes = (double)(plan->vectors * layer->kernels->width) / (double)layer->positions;
-  const double copies = element_cost(layer) * (double)plan->chunks.count / (double)layer->results;
-  const double results = layer->p.output.stride[FALT_W] == 1 ? 0 : apart / (double)plan->depth;
-  const double uneven = falt_far_imbalance(device, task_count(plan));
-  return falt_roofline(
-             device, FALT_F32,
-             falt_problem_flops(&layer->p) * (lanes + copies + results) * uneven + falt_igemm_nchw_pack_work(plan),
-             share, falt_problem_bytes(&layer->p)) +
-         loads_packed(plan, device);
-}
-
 /* ---- plan */
-
-/* Panels of the widest kernel, or of half its width where positions are few; then output channels are shared out too.
- */
-static void set_panels(falt_igemm_nchw_plan *plan) {
-  const falt_layer *layer = &plan->layer;
-  const falt_layer_kernels *kernels = layer->kernels;
-  const int64_t groups = layer->p.output.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
-  const int64_t wanted = threads == 1 ? 1 : 2 * threads;
-  int64_t most = kernels->vectors;
-  plan->vectors = falt_ceil_div(layer->positions, kernels->width);
-  const bool packs = !plan->base.packed && !plan->in_place && plan->vectors <= most; /* by rows: once, in one panel */
-  while (!packs && most > 2 && falt_ceil_div(plan->vectors, most) * groups < wanted) most--;
-  plan->panels = falt_layer_cut(plan->vectors, falt_ceil_div(plan->vectors, most));
-  plan->rows = falt_min(layer->results, kernels->rows[falt_layer_most(&plan->panels)]);
-  const int64_t calls = falt_ceil_div(layer->results, plan->rows);
-  plan->just_in_time = packs;
-  plan->chunks = falt_layer_cut(layer->results, falt_min(calls, falt_ceil_div(wanted, plan->panels.count * groups)));
-  plan->base.cost.seconds = estimate(plan, plan->base.device);
-}
-
-/* Where caches are far from each other, a chunk for each thread may be faster: it multiplies the rows that it packed.
- */
-static void try_own_rows(falt_igemm_nchw_plan *plan) {
-  const int64_t results = plan->layer.results, threads = falt_threads_count(plan->base.device->threads);
-  falt_igemm_nchw_plan other = *plan;
-  if (plan->base.packed || plan->in_place || plan->just_in_time || !falt_caches_are_far(plan->base.device)) return;
-  other.chunks = falt_layer_cut(results, falt_max(1, falt_min(threads, results / LEAST_CHUNK)));
-  other.base.cost.seconds = estimate(&other, plan->base.device);
-  if (other.base.cost.seconds < plan->base.cost.seconds) *plan = other;
-}
 
 static void lay_memory(falt_igemm_nchw_plan *plan) {
   const falt_layer *layer = &plan->layer;
@@ -385,14 +328,15 @@ static void lay_memory(falt_igemm_nchw_plan *plan) {
   plan->at.panel = falt_place_part(&plan->at.parts, (size_t)plan->span * row);
   plan->at.sums = falt_place_part(
       &plan->at.parts, (size_t)(waits ? falt_layer_most(&plan->chunks) : FALT_LAYER_ROWS) * columns * sizeof(float));
-  plan->at.rows = falt_place_part(
-      &plan->at.parts, plan->just_in_time ? (size_t)(PACKED_ROWS * plan->span * layer->taps) * sizeof(float) : 0);
+  const size_t rows = plan->just_in_time ? (size_t)(PACKED_ROWS * plan->span * layer->taps)
+                      : plan->own_rows   ? (size_t)(falt_layer_most(&plan->chunks) * plan->depth)
+                                         : 0;
+  plan->at.rows = falt_place_part(&plan->at.parts, rows * sizeof(float));
   falt_memory_layout *all = &plan->base.layout;
   falt_rows_place(all, plan->base.device, &plan->at.parts);
   plan->factors = falt_place_part(all, 2 * channels * sizeof(float));
-  plan->filter = falt_place_part(all, plan->base.packed || plan->in_place || plan->just_in_time
-                                          ? 0
-                                          : channels * (size_t)plan->depth * sizeof(float));
+  plan->filter =
+      falt_place_part(all, falt_igemm_nchw_packs_all(plan) ? channels * (size_t)plan->depth * sizeof(float) : 0);
   plan->base.workspace = all->total;
 }
 
@@ -423,8 +367,7 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   plan->backwards = layer.taps > 1 && plan->tap_step == -1;
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;
-  set_panels(plan);
-  try_own_rows(plan);
+  falt_igemm_nchw_cut(plan);
   lay_memory(plan);
   return &plan->base;
 }

@@ -1,4 +1,5 @@
-/* The plan of igemm-nchw: igemm_nchw.c creates and executes it, igemm_nchw_pack.c packs its filter. */
+/* The plan of igemm-nchw: igemm_nchw.c creates and executes it, igemm_nchw_tasks.c cuts it into tasks,
+ * igemm_nchw_pack.c packs its filter. */
 #ifndef FALT_SOLVER_CPU_FPROP_IGEMM_NCHW_H
 #define FALT_SOLVER_CPU_FPROP_IGEMM_NCHW_H
 
@@ -15,6 +16,7 @@ typedef struct falt_igemm_nchw_plan {
   bool in_place;            /* the filter is read in place */
   int64_t step;             /* elements between those of its rows then */
   bool just_in_time;        /* tasks pack the rows that they multiply next */
+  bool own_rows;            /* tasks pack all of their rows first, each for itself */
   bool backwards;           /* taps are summed last to first, their order in memory */
   int64_t tap_step;         /* elements between taps of the filter, or 0 if they are not equally spaced */
   int64_t depth;            /* elements of a filter row */
@@ -22,12 +24,22 @@ typedef struct falt_igemm_nchw_plan {
   int64_t vectors;          /* of all positions */
   falt_layer_pieces panels; /* of vectors */
   falt_layer_pieces chunks; /* of output channels */
+  falt_layer_pieces bands;  /* of panels; a task is a chunk by a band */
   int64_t rows;             /* output channels of a kernel call */
   const float *values;      /* the filter, from planning until it is packed */
   float *packed;            /* or NULL if the filter is given with each execution */
   size_t factors, filter;   /* offsets into the workspace */
   falt_igemm_nchw_scratch at;
 } falt_igemm_nchw_plan;
+
+/* Sets panels, chunks, bands and the estimate. */
+void falt_igemm_nchw_cut(falt_igemm_nchw_plan *plan);
+int64_t falt_igemm_nchw_tasks(const falt_igemm_nchw_plan *plan);
+
+/* Whether all threads pack a filter that is given with each execution before they multiply. */
+static inline bool falt_igemm_nchw_packs_all(const falt_igemm_nchw_plan *plan) {
+  return !plan->base.packed && !plan->in_place && !plan->just_in_time && !plan->own_rows;
+}
 
 /* Packs a filter: for each group and output channel a row of (channel, tap). Runs on the device's threads. */
 void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter, float *packed);
@@ -43,6 +55,9 @@ const float *falt_igemm_nchw_source(const falt_igemm_nchw_plan *plan, const floa
 /* Packs a part into rows `pitch` elements apart. */
 void falt_igemm_nchw_pack_part(const falt_igemm_nchw_plan *plan, const float *filter, const falt_igemm_nchw_part *part,
                                float *to, int64_t pitch);
+/* Packs all of some rows of a group's filter on this thread. */
+void falt_igemm_nchw_pack_rows(const falt_igemm_nchw_plan *plan, const float *filter, int64_t group, int64_t row,
+                               int64_t rows, float *to);
 /* Operations that take as long as packing a filter that is given with each execution; 0 if nothing is packed then. */
 double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan);
 

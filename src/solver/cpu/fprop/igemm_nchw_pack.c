@@ -3,8 +3,8 @@
 
 /* For backward-data the filter has adjacent output channels or adjacent taps. Rows of one tap are transposed; adjacent
  * taps are copied as one run. Tasks are blocks of rows and channels, so one task uses memory that is close together,
- * and threads have equal work; if there is a chunk for each thread, it packs the rows that it multiplies. With one
- * panel of positions, the task that multiplies a row packs it just in time. */
+ * and threads have equal work. With one panel of positions, the task that multiplies a row packs it just in time. On
+ * many threads each task may pack all of its rows for itself. */
 
 /* Of a task: channels, whose pages of the filter fit into the L1 TLB, and the approximate number of elements. */
 enum { CHANNELS = 32, TASK = 1 << 14 };
@@ -101,6 +101,15 @@ const float *falt_igemm_nchw_source(const falt_igemm_nchw_plan *plan, const floa
   return filter + falt_tensor_at(w, part->row, part->group, part->channel, 0, 0, 0) + first;
 }
 
+void falt_igemm_nchw_pack_rows(const falt_igemm_nchw_plan *plan, const float *filter, int64_t group, int64_t row,
+                               int64_t rows, float *to) {
+  const falt_layer *layer = &plan->layer;
+  for (int64_t c = 0; c < layer->channels && !falt_cancelled(); c += CHANNELS) {
+    const falt_igemm_nchw_part part = {group, row, rows, c, falt_min(CHANNELS, layer->channels - c)};
+    falt_igemm_nchw_pack_part(plan, filter, &part, to + c * layer->taps, plan->depth);
+  }
+}
+
 static void pack_task(void *context, int64_t index) {
   const packing *pack = context;
   const falt_igemm_nchw_plan *plan = pack->plan;
@@ -122,7 +131,7 @@ void falt_igemm_nchw_pack(const falt_igemm_nchw_plan *plan, const float *filter,
   const falt_layer *layer = &plan->layer;
   packing p = {.plan = plan, .filter = filter, .packed = packed};
   const int64_t rows = falt_min(layer->results, falt_ceil_div(TASK, CHANNELS * layer->taps));
-  p.rows = falt_layer_cut(layer->results, falt_max(falt_ceil_div(layer->results, rows), plan->chunks.count));
+  p.rows = falt_layer_cut(layer->results, falt_ceil_div(layer->results, rows));
   p.channels = falt_layer_cut(layer->channels, falt_ceil_div(layer->channels, CHANNELS));
   falt_parallel_for(plan->base.device->threads, layer->p.filter.size[FALT_G] * p.rows.count * p.channels.count,
                     pack_task, &p);
@@ -140,7 +149,7 @@ static double cost_of_element(const falt_igemm_nchw_plan *plan) {
 }
 
 double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan) {
-  const double share = plan->just_in_time ? just_in_time : 1;
+  const double share = plan->just_in_time ? just_in_time : plan->own_rows ? (double)plan->bands.count : 1;
   return plan->base.packed || plan->in_place
              ? 0
              : share * cost_of_element(plan) * (double)falt_tensor_count(&plan->layer.p.filter);

@@ -75,6 +75,7 @@ static void test_in_place(void **state) {
       "forward c=700 h=5 w=31 k=37 r=1 s=1 method=igemm-nchw",
       "forward c=700 h=5 w=31 k=37 r=1 s=1 method=igemm-nchw weight-layout=hwio",
       "forward n=5 c=140 w=31 k=37 s=5 pad=2 method=igemm-nchw weight-layout=wio",
+      "forward n=5 c=140 w=31 k=37 s=5 pad=2 method=igemm-nchw weight-layout=owi",
   };
   (void)state;
   for (int isa = 0; isa < FALT_ISA_COUNT; isa++)
