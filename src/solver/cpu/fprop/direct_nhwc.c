@@ -67,11 +67,13 @@ static int64_t task_count(const falt_direct_nhwc_plan *plan) {
   return plan->spans * plan->blocks.count * plan->chunks.count;
 }
 
-/* Seconds in which a thread loads the panels of its tasks, which all threads have packed. */
-static double loads_packed(const falt_direct_nhwc_plan *plan, const falt_device *device, double filter) {
-  if (plan->base.packed || plan->just_in_time) return 0;
-  const double tasks = (double)falt_ceil_div(task_count(plan), falt_threads_count(device->threads));
-  return falt_load_shared(device, filter * fmin(1, tasks / (double)plan->chunks.count));
+/* Seconds in which a thread loads the panels of its tasks: which all threads have packed, or beyond an equal share,
+ * where each task packs them for itself. */
+static double loads_panels(const falt_direct_nhwc_plan *plan, const falt_device *device, double filter) {
+  const double threads = falt_threads_count(device->threads), tasks = ceil((double)task_count(plan) / threads);
+  const double part = fmin(1, tasks / (double)plan->chunks.count);
+  if (plan->base.packed || (plan->just_in_time && plan->blocks.count == 1)) return 0;
+  return falt_load_shared(device, filter * (plan->just_in_time ? fmax(0, part - 1 / threads) : part));
 }
 
 static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *device) {
@@ -89,7 +91,7 @@ static double estimate(const falt_direct_nhwc_plan *plan, const falt_device *dev
                        (falt_problem_flops(&layer->p) * stretch + falt_direct_nhwc_pack_work(plan)) * uneven,
                        falt_layer_share(falt_layer_most(&plan->panels)), falt_problem_bytes(&layer->p)) +
          falt_filter_loads(device, filter, plan->spans * plan->blocks.count, plan->chunks.count) +
-         loads_packed(plan, device, filter);
+         loads_panels(plan, device, filter);
 }
 
 /* ---- plan */
@@ -185,32 +187,36 @@ static void set_panels(falt_direct_nhwc_plan *plan, int64_t most) {
   plan->group = (size_t)(plan->vectors * kernels->width) * (size_t)(plan->segments * plan->length);
 }
 
-/* Whether a filter that is given with each execution may be divided by panels, each packed just in time by the task
- * that alone multiplies it. */
-static bool may_own_panels(const falt_direct_nhwc_plan *plan) {
+/* Whether a filter that is given with each execution may be divided by panels, each packed just in time by the tasks
+ * that multiply it, one for each of so many blocks of positions. */
+static bool may_own_panels(const falt_direct_nhwc_plan *plan, int64_t blocks) {
   return !plan->base.packed && plan->in_place && !plan->folds && plan->joined == 1 &&
-         plan->layer.positions <= LARGE_BLOCK;
+         plan->layer.positions <= blocks * LARGE_BLOCK;
 }
 
 /* Blocks so large that a filter which does not stay in the cache is read seldom, and so small that threads have enough
  * of them; chunks of panels where positions are too few. */
-static void set_tasks(falt_direct_nhwc_plan *plan, bool owned) {
+static void set_tasks(falt_direct_nhwc_plan *plan, int64_t owned) {
   const int64_t panels = plan->layer.p.output.size[FALT_G] * plan->panels.count; /* of all groups */
   const int64_t threads = falt_threads_count(plan->base.device->threads), wanted = threads == 1 ? 1 : 4 * threads;
   const int64_t positions = plan->layer.positions;
   const bool stays = plan->group * plan->layer.kernels->lane_size <= plan->base.device->caches.l2 / 2;
   int64_t block = stays ? BLOCK : LARGE_BLOCK;
   while (block >= 2 * BLOCK && falt_ceil_div(positions, block) * panels < wanted) block /= 2;
-  const bool alone = may_own_panels(plan) && (owned || panels % threads == 0 || panels >= 4 * threads);
+  const bool alone =
+      may_own_panels(plan, falt_max(1, owned)) && (owned > 0 || panels % threads == 0 || panels >= 4 * threads);
   if (alone) block = positions;
   if (!plan->in_place) block = falt_min(block, falt_max(1, (INT64_C(1) << 17) / (plan->segments * plan->length)));
   if (!plan->folds)
-    plan->blocks = falt_layer_cut(positions, alone ? 1 : even(falt_ceil_div(positions, block), positions, threads));
+    plan->blocks = falt_layer_cut(
+        positions, alone ? falt_max(1, owned) : even(falt_ceil_div(positions, block), positions, threads));
+  plan->owned = owned > 0 && alone;
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->spans * plan->blocks.count)));
 }
 
-/* Cuts the work into panels of so many vectors at most, and into tasks: by panels alone, or as positions require. */
-static void cut(falt_direct_nhwc_plan *plan, int64_t most, bool owned) {
+/* Cuts the work into panels of so many vectors at most, and into tasks: by panels that tasks own and so many blocks of
+ * positions, or as positions require. */
+static void cut(falt_direct_nhwc_plan *plan, int64_t most, int64_t owned) {
   set_panels(plan, most);
   set_inside(plan);
   set_tasks(plan, owned);
@@ -218,13 +224,28 @@ static void cut(falt_direct_nhwc_plan *plan, int64_t most, bool owned) {
   plan->base.cost.seconds = estimate(plan, plan->base.device);
 }
 
-/* Where caches are far from each other, panels so narrow that each thread has its own may be faster. */
-static void try_narrow_panels(falt_direct_nhwc_plan *plan) {
-  for (int64_t most = plan->layer.kernels->vectors; most >= 1; most /= 2) {
-    falt_direct_nhwc_plan other = *plan;
-    cut(&other, most, true);
-    if (other.just_in_time && other.base.cost.seconds < plan->base.cost.seconds) *plan = other;
-  }
+/* Panels that tasks own, for first to last blocks of positions: the cut of the lowest estimate below a limit. */
+static void try_owned_panels(falt_direct_nhwc_plan *plan, int64_t first, int64_t last, double limit) {
+  for (int64_t most = plan->layer.kernels->vectors; most >= 1; most /= 2)
+    for (int64_t blocks = first; blocks <= last; blocks++) {
+      falt_direct_nhwc_plan other = *plan;
+      if (!may_own_panels(plan, blocks)) continue;
+      cut(&other, most, blocks);
+      if (!other.just_in_time || other.base.cost.seconds >= limit) continue;
+      limit = other.base.cost.seconds;
+      *plan = other;
+    }
+}
+
+/* Of the estimate without: several tasks pack the same panel only for a clear gain. */
+static const double clear_gain = 0.9;
+
+/* Where caches are far from each other, it may be faster if tasks pack panels just in time, each for itself: panels so
+ * narrow that each thread has its own, or wider ones and some blocks of positions. */
+static void own_panels(falt_direct_nhwc_plan *plan) {
+  const int64_t threads = falt_threads_count(plan->base.device->threads);
+  try_owned_panels(plan, 1, 1, plan->base.cost.seconds);
+  try_owned_panels(plan, 2, falt_min(threads, plan->layer.positions), clear_gain * plan->base.cost.seconds);
 }
 
 static void lay_memory(falt_direct_nhwc_plan *plan) {
@@ -281,8 +302,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   plan->values = ask->filter_values;
   base->packed = plan->values != NULL;
   plan->tap_step = falt_tensor_tap_step(&plan->layer.p.filter);
-  cut(plan, plan->layer.kernels->vectors, false);
-  if (may_own_panels(plan) && falt_caches_are_far(ask->device)) try_narrow_panels(plan);
+  cut(plan, plan->layer.kernels->vectors, 0);
+  if (falt_caches_are_far(ask->device)) own_panels(plan);
   lay_memory(plan);
   return NULL;
 }

@@ -30,6 +30,7 @@ typedef struct falt_direct_nhwc_plan {
   falt_inside inside;               /* where taps outside are left out */
   int64_t tap_step;                 /* elements between taps of the filter, or 0 if they are not equally spaced */
   bool just_in_time;                /* tasks pack the part of a panel that they multiply next */
+  bool owned;                       /* even if several blocks of positions need it, each packs it for itself */
   int64_t parts;                    /* of the depth of a panel, each multiplied by one call */
   int64_t part_rows, part_most;     /* of a part: wanted, and of the largest */
   size_t group;                     /* elements of a group's packed filter */

@@ -3,9 +3,9 @@
 
 #include "solver/cpu/fprop/direct_nhwc.h"
 
-/* If one task alone multiplies a panel, it packs the panel itself (just in time): part by part of the depth, into a
- * buffer that stays in its L2 cache. Otherwise all threads pack the filter into the workspace first. Rows are copied if
- * output channels are adjacent (OHWI for backward-data), else transposed. */
+/* If one task alone multiplies a panel, or few tasks on many threads, it packs the panel itself (just in time): part by
+ * part of the depth, into a buffer that stays in its L2 cache. Otherwise all threads pack the filter into the workspace
+ * first. Rows are copied if output channels are adjacent (OHWI for backward-data), else transposed. */
 
 enum { TASK = 1 << 14 }; /* the most elements that a task packs, so that tasks are short and threads have equal work */
 
@@ -75,7 +75,7 @@ void falt_direct_nhwc_set_parts(falt_direct_nhwc_plan *plan) {
   const int64_t width = falt_layer_most(&plan->panels) * layer->kernels->width;
   const int64_t cached = (int64_t)(plan->base.device->caches.l2 / layer->kernels->lane_size) / width; /* rows */
   const int64_t depth = plan->segments * plan->length;
-  const bool alone = plan->spans * plan->blocks.count == 1 && !plan->folds && plan->joined == 1;
+  const bool alone = plan->owned || (plan->spans * plan->blocks.count == 1 && !plan->folds && plan->joined == 1);
   plan->just_in_time = !plan->base.packed && alone && (!taps_first(plan) || depth <= cached / 2);
   plan->part_rows = plan->just_in_time ? falt_max(1, taps_first(plan) ? cached / 2 : cached / 8) : depth;
   const cut parts = cut_depth(plan, plan->part_rows);
@@ -215,5 +215,6 @@ double falt_direct_nhwc_pack_work(const falt_direct_nhwc_plan *plan) {
   const double first = plan->just_in_time ? transposed : taps_apart;
   const double each = rows ? in_rows : taps_first(plan) ? first : transposes ? transposed : alone;
   const double share = plan->just_in_time && (rows || transposes) ? just_in_time : 1;
-  return plan->base.packed ? 0 : share * each * (double)falt_tensor_count(w);
+  const double times = plan->just_in_time ? (double)plan->blocks.count : 1;
+  return plan->base.packed ? 0 : times * share * each * (double)falt_tensor_count(w);
 }
