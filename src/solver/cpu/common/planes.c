@@ -201,7 +201,15 @@ static double bytes_of(const falt_tensor *t) {
   return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
 }
 
+/* Of the pixels of a transposed input, those that a forward layer reads: with a stride beyond its taps not all. */
+static double read_pixels(const falt_problem *problem) {
+  double share = 1;
+  for (int a = 0; a < 3 && problem->operation == FALT_FORWARD; a++)
+    share *= fmin(1, (double)problem->filter.size[FALT_D + a] / (double)problem->axis[a].stride);
+  return share;
+}
+
 double falt_planes_loads(const falt_device *device, const falt_problem *problem) {
-  const double bytes = bytes_of(&problem->input) + bytes_of(&problem->output);
+  const double bytes = read_pixels(problem) * bytes_of(&problem->input) + bytes_of(&problem->output);
   return falt_load_written(device, bytes / (double)falt_threads_count(device->threads));
 }
