@@ -403,6 +403,17 @@ static double conversions(const piece_kind *kind, const falt_device *device) {
 /* Pieces are smaller than the problems on which children were measured. */
 static const double smaller = 1.2;
 
+/* Of the time of one line after the other: children read their operands in order. */
+static const double in_order = 0.25;
+
+/* Seconds in which a thread loads its share of the operands that other threads have just converted. */
+static double loads_converted(const piece_kind *kind, const falt_device *device) {
+  double elements = 0;
+  for (int i = 0; i < OPERANDS; i++)
+    if (!is_wide(kind, i)) elements += (double)falt_tensor_count(tensor_of(&kind->part, i));
+  return in_order * falt_load_written(device, elements * sizeof(float) / falt_threads_count(device->threads));
+}
+
 /* The cost of all pieces, one after the other on all threads, or in parallel. */
 static double pieces_seconds(const upconvert_plan *plan, const falt_device *device, bool spread) {
   const piece_kind *kind = usual_kind(plan);
@@ -410,7 +421,7 @@ static double pieces_seconds(const upconvert_plan *plan, const falt_device *devi
   const double flops = conversions(kind, device);
   const int64_t rounds = spread ? falt_ceil_div(piece_count(plan), (int64_t)threads) : piece_count(plan);
   const double seconds = spread ? falt_roofline_alone(device, child) + flops * threads / device->limits.f32_flops
-                                : child + falt_roofline(device, FALT_F32, flops, 1, 0);
+                                : child + falt_roofline(device, FALT_F32, flops, 1, 0) + loads_converted(kind, device);
   return smaller * (double)rounds * seconds;
 }
 
