@@ -13,6 +13,7 @@ enum {
   FEW_CHANNELS = 16,
   MOST_CHUNK = 256,  /* positions */
   FEWEST_ROWS = 48,  /* of a block, so that copying a panel pays */
+  LEAST_ROWS = 12,   /* the same where threads would be idle: two calls of a kernel */
   MOST_ROWS = 1024,  /* of a block */
   FEW_TASKS = 32,    /* below, positions are sliced */
   SHORT_SLICE = 256, /* positions */
@@ -119,6 +120,33 @@ static void set_panels(falt_wgrad_plan *plan) {
   plan->chunk = falt_max(1, falt_min(falt_min(fits, MOST_CHUNK), plan->layer.positions));
 }
 
+/* The rows of the thread with most of them, as a multiple of an equal share. */
+static double uneven(const falt_wgrad_plan *plan) {
+  const double blocks = (double)plan->blocks.count * (double)falt_layer_most(&plan->blocks) / (double)plan->rows;
+  return blocks * falt_load_imbalance(plan->base.device, falt_wgrad_parts(plan) * plan->slices.count);
+}
+
+/* By so much blocks must be uneven, and others faster, to be worth others. */
+static const double clearly = 1.05;
+
+/* On many threads, other numbers of blocks where the default gives some threads more work. Each block copies the panel
+ * and lists pixels again. */
+static void set_even_blocks(falt_wgrad_plan *plan) {
+  const int64_t threads = falt_threads_count(plan->base.device->threads), usual = plan->blocks.count;
+  const int64_t most = falt_min(plan->rows / LEAST_ROWS, usual + 2 * threads);
+  falt_layer_pieces best = plan->blocks;
+  double lowest = estimate(plan, plan->base.device) * uneven(plan) / clearly;
+  if (!falt_caches_are_far(plan->base.device) || uneven(plan) < clearly) return;
+  for (int64_t blocks = falt_ceil_div(usual, 2); blocks <= most; blocks++) {
+    plan->blocks = falt_layer_cut(plan->rows, blocks);
+    const double seconds = estimate(plan, plan->base.device) * uneven(plan);
+    if (seconds >= lowest || falt_layer_most(&plan->blocks) > MOST_ROWS) continue;
+    lowest = seconds;
+    best = plan->blocks;
+  }
+  plan->blocks = best;
+}
+
 /* Slices by the problem alone: the order of sums must not depend on threads. Blocks may. */
 static void set_tasks(falt_wgrad_plan *plan) {
   const int64_t groups = plan->layer.p.filter.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
@@ -129,6 +157,7 @@ static void set_tasks(falt_wgrad_plan *plan) {
   plan->slices = falt_layer_cut(plan->layer.positions, falt_max(1, slices));
   const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(4 * threads, columns * plan->slices.count);
   plan->blocks = falt_layer_cut(plan->rows, falt_max(falt_ceil_div(plan->rows, most), falt_min(wanted, few)));
+  set_even_blocks(plan);
   plan->block = (size_t)(falt_layer_most(&plan->blocks) * row) / sizeof(float);
 }
 
