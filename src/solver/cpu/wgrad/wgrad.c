@@ -19,10 +19,14 @@ enum {
   SHORT_SLICE = 256, /* positions */
 };
 
+/* Of the largest block. */
+static int64_t block_rows(const falt_wgrad_plan *plan) {
+  return falt_layer_most(&plan->blocks) * falt_wgrad_unit(plan);
+}
+
 static void print(const falt_plan *base, falt_text *text) {
   const falt_wgrad_plan *plan = (const falt_wgrad_plan *)base;
-  falt_text_add(text, "(wgrad %s %lldx%lld%s%s", falt_isa_name(base->device->isa),
-                (long long)falt_layer_most(&plan->blocks),
+  falt_text_add(text, "(wgrad %s %lldx%lld%s%s", falt_isa_name(base->device->isa), (long long)block_rows(plan),
                 (long long)(falt_layer_most(&plan->panels) * plan->layer.kernels->width), plan->folds ? " folded" : "",
                 plan->in_place ? "" : " copied");
   falt_text_add(text, " chunk=%lld slices=%lld threads=%d)", (long long)plan->chunk, (long long)plan->slices.count,
@@ -35,7 +39,7 @@ static void print(const falt_plan *base, falt_text *text) {
  * position's pixel for a segment. */
 static const double near = 3, transposed = 12, apart = 64, listed = 96;
 /* The same for an element of the result, by falt_wgrad_apart. */
-static const double stored[] = {12, [FALT_APART_NEAR] = 12, [FALT_APART_FAR] = 120};
+static const double stored[] = {12, [FALT_APART_NEAR] = 12, [FALT_APART_FAR] = 120}, stored_runs = 24;
 /* Concurrent sums, so that no multiply-add waits for the previous one. */
 static const double at_once = 8;
 
@@ -86,9 +90,10 @@ static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
   const double sums = (double)(plan->in_place ? plan->length : plan->rows) * (double)falt_layer_most(&plan->panels);
   const double lanes = columns / (double)layer->results * (sums < at_once ? at_once / sums : 1);
   const double panel = falt_tensor_unit(y, FALT_C) ? near : y->stride[FALT_W] == 1 ? transposed : apart;
-  const double stretch = lanes + panel * (double)plan->blocks.count / (double)plan->rows +
-                         row_cost(plan) * (double)plan->panels.count / (double)layer->results +
-                         stored[falt_wgrad_apart(&layer->p.filter, device)] / (double)layer->positions;
+  const double stretch =
+      lanes + panel * (double)plan->blocks.count / (double)plan->rows +
+      row_cost(plan) * (double)plan->panels.count / (double)layer->results +
+      (plan->by_channels ? stored_runs : stored[falt_wgrad_apart(&layer->p.filter, device)]) / (double)layer->positions;
   return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch,
                        falt_layer_gradient_share(falt_layer_most(&plan->panels)),
                        falt_problem_bytes(&plan->base.problem));
@@ -106,6 +111,8 @@ static void set_rows(falt_wgrad_plan *plan) {
   plan->segments = plan->folds ? layer->taps / s : layer->taps;
   plan->length = plan->folds ? s * layer->channels : layer->channels;
   plan->rows = plan->segments * plan->length + plan->base.problem.has_bias;
+  plan->by_channels = !plan->folds && !plan->base.problem.has_bias && falt_tensor_tap_step(&layer->p.filter) == 1 &&
+                      falt_wgrad_apart(&layer->p.filter, plan->base.device) == FALT_APART_FAR;
 }
 
 /* Panels as wide as kernels allow; chunks whose panel leaves room in the L1 cache for sums and pixels that are read in
@@ -122,7 +129,7 @@ static void set_panels(falt_wgrad_plan *plan) {
 
 /* The rows of the thread with most of them, as a multiple of an equal share. */
 static double uneven(const falt_wgrad_plan *plan) {
-  const double blocks = (double)plan->blocks.count * (double)falt_layer_most(&plan->blocks) / (double)plan->rows;
+  const double blocks = (double)plan->blocks.count * (double)block_rows(plan) / (double)plan->rows;
   return blocks * falt_load_imbalance(plan->base.device, falt_wgrad_parts(plan) * plan->slices.count);
 }
 
@@ -133,14 +140,15 @@ static const double clearly = 1.05;
  * and lists pixels again. */
 static void set_even_blocks(falt_wgrad_plan *plan) {
   const int64_t threads = falt_threads_count(plan->base.device->threads), usual = plan->blocks.count;
-  const int64_t most = falt_min(plan->rows / LEAST_ROWS, usual + 2 * threads);
+  const int64_t units = plan->rows / falt_wgrad_unit(plan);
+  const int64_t most = falt_min(units, falt_min(plan->rows / LEAST_ROWS, usual + 2 * threads));
   falt_layer_pieces best = plan->blocks;
   double lowest = estimate(plan, plan->base.device) * uneven(plan) / clearly;
   if (!falt_caches_are_far(plan->base.device) || uneven(plan) < clearly) return;
   for (int64_t blocks = falt_ceil_div(usual, 2); blocks <= most; blocks++) {
-    plan->blocks = falt_layer_cut(plan->rows, blocks);
+    plan->blocks = falt_layer_cut(units, blocks);
     const double seconds = estimate(plan, plan->base.device) * uneven(plan);
-    if (seconds >= lowest || falt_layer_most(&plan->blocks) > MOST_ROWS) continue;
+    if (seconds >= lowest || block_rows(plan) > MOST_ROWS) continue;
     lowest = seconds;
     best = plan->blocks;
   }
@@ -156,9 +164,11 @@ static void set_tasks(falt_wgrad_plan *plan) {
   const int64_t slices = falt_min(FEW_TASKS / falt_min(FEW_TASKS, columns * few), plan->layer.positions / SHORT_SLICE);
   plan->slices = falt_layer_cut(plan->layer.positions, falt_max(1, slices));
   const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(4 * threads, columns * plan->slices.count);
-  plan->blocks = falt_layer_cut(plan->rows, falt_max(falt_ceil_div(plan->rows, most), falt_min(wanted, few)));
+  const int64_t units = plan->rows / falt_wgrad_unit(plan);
+  const int64_t blocks = falt_max(falt_ceil_div(plan->rows, most), falt_min(wanted, few));
+  plan->blocks = falt_layer_cut(units, falt_min(units, blocks));
   set_even_blocks(plan);
-  plan->block = (size_t)(falt_layer_most(&plan->blocks) * row) / sizeof(float);
+  plan->block = (size_t)(block_rows(plan) * row) / sizeof(float);
 }
 
 static void lay_memory(falt_wgrad_plan *plan) {

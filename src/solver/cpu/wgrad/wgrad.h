@@ -19,16 +19,22 @@ typedef struct falt_wgrad_plan {
   const falt_outer_kernels *kernels;
   bool in_place;            /* pixels are read in place */
   bool folds;               /* a segment is a row of taps rather than one */
+  bool by_channels;         /* a block has all taps of some channels, and stores runs of taps; else some rows */
   int64_t segments, length; /* rows of a segment */
   int64_t rows;             /* in all; the bias's is the last */
   int64_t chunk;            /* positions */
   falt_layer_pieces panels; /* of vectors of a group's output channels */
-  falt_layer_pieces blocks; /* of rows */
+  falt_layer_pieces blocks; /* of rows, or of channels */
   falt_layer_pieces slices; /* of positions */
   size_t block;             /* floats of a block's sums */
   size_t partial;           /* sums of all slices, an offset into the workspace */
   falt_wgrad_scratch at;    /* in each worker's scratch */
 } falt_wgrad_plan;
+
+/* Rows of a unit of which blocks have several. */
+static inline int64_t falt_wgrad_unit(const falt_wgrad_plan *plan) {
+  return plan->by_channels ? plan->segments : 1;
+}
 
 /* Parts of the gradient: blocks of rows times panels of columns, of all groups. */
 static inline int64_t falt_wgrad_parts(const falt_wgrad_plan *plan) {

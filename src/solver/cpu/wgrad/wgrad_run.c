@@ -25,8 +25,9 @@ static part part_at(const falt_wgrad_plan *plan, int64_t index) {
   own.channel = falt_layer_piece(&plan->panels, panel) * width;
   own.pitch = falt_layer_piece(&plan->panels, panel + 1) * width - own.channel;
   own.channels = falt_min(own.pitch, plan->layer.results - own.channel);
-  own.row = falt_layer_piece(&plan->blocks, block);
-  own.rows = falt_layer_piece(&plan->blocks, block + 1) - own.row;
+  const int64_t first = falt_layer_piece(&plan->blocks, block), unit = falt_wgrad_unit(plan);
+  own.row = first * unit;
+  own.rows = (falt_layer_piece(&plan->blocks, block + 1) - first) * unit;
   return own;
 }
 
@@ -51,7 +52,28 @@ static void store_tap(const part *own, float *filter, int64_t tap, int64_t c, in
   }
 }
 
+/* All taps of the block's channels: runs of taps, for as many output channels as a transpose takes. */
+static void store_runs(const part *own, float *filter, const float *sums) {
+  const falt_tensor *w = &own->layer->p.filter;
+  const int64_t taps = own->layer->taps, channels = own->rows / taps, width = own->layer->kernels->width;
+  const int64_t c_step = w->stride[FALT_C], k_step = w->stride[FALT_K];
+  float *to = filter + falt_tensor_at(w, own->channel, own->group, own->row / taps, 0, 0, 0);
+  for (int64_t k = 0; k < own->channels; k += width)
+    for (int64_t c = 0; c < channels; c++)
+      own->layer->kernels->copy(&(falt_layer_copy){.from = sums + c * own->pitch + k,
+                                                   .step = channels * own->pitch,
+                                                   .from_pitch = 1,
+                                                   .to = to + k * k_step + c * c_step,
+                                                   .to_pitch = k_step,
+                                                   .n = taps,
+                                                   .count = falt_min(width, own->channels - k)});
+}
+
 static void store(const part *own, const falt_operands *operands, const float *sums) {
+  if (own->plan->by_channels) {
+    store_runs(own, operands->filter, sums);
+    return;
+  }
   const int64_t weights = own->layer->taps * own->layer->channels, end = own->row + own->rows;
   for (int64_t row = own->row, count; row < end; row += count, sums += count * own->pitch) {
     const int64_t c = row % own->layer->channels;
@@ -330,11 +352,21 @@ static void add_segment(task *t, int64_t index, int64_t first, int64_t rows, flo
   }
 }
 
+static void add_taps(task *t) {
+  const int64_t taps = t->own.layer->taps, channels = t->own.rows / taps, first = t->own.row / taps;
+  for (int64_t tap = 0; tap < taps && !falt_cancelled(); tap++)
+    add_segment(t, tap, first, channels, t->sums + tap * channels * t->own.pitch);
+}
+
 static void add_chunk(task *t) {
   const falt_wgrad_plan *plan = t->own.plan;
   const int64_t end = t->own.row + t->own.rows;
   float *sums = t->sums;
   bring_panel(t);
+  if (plan->by_channels) {
+    add_taps(t);
+    return;
+  }
   for (int64_t row = t->own.row, count; row < end && !falt_cancelled(); row += count, sums += count * t->own.pitch) {
     const int64_t index = row / plan->length, first = row % plan->length;
     count = index < plan->segments ? falt_min(plan->length - first, end - row) : 1;
