@@ -1,6 +1,8 @@
 /* Solver wgrad-nchw: wgrad of dense and depthwise NCHW layers. Transposes x and dy to NHWC in the workspace, which
  * costs little more than a copy, and runs a plan for that layout. The planner takes it for depthwise layers and for
  * strides, where kernels along rows gather single elements. */
+#include <math.h>
+
 #include "solver/cpu/common/planes.h"
 #include "solver/cpu/common/upconvert.h"
 
@@ -94,6 +96,34 @@ static bool moves_filter(const falt_problem *p) {
   return !is_depthwise(p) && falt_type_fits_f32(p->filter.type) && falt_planes_adjacent(&p->filter);
 }
 
+/* Of a child's plan, which is not kept. */
+static double child_seconds(falt_ask *ask, const falt_problem *problem) {
+  falt_plan *child = falt_plan_child(ask, problem, NULL);
+  const double seconds = child ? child->cost.seconds : INFINITY;
+  falt_plan_destroy(&child);
+  return seconds;
+}
+
+/* Of the estimate with a filter that is moved: without is taken for a clear gain. */
+static const double clear_gain = 0.9;
+
+/* The child's filter: with adjacent channels, unless caches are far, so that moving what other threads have written
+ * takes longer than storing runs of taps. */
+static void set_filter(nchw_plan *plan, falt_ask *ask, falt_problem *inner) {
+  const falt_tensor *w = &plan->parent.base.problem.filter;
+  falt_problem moved = *inner;
+  plan->filter_moves = moves_filter(&plan->parent.base.problem);
+  if (plan->filter_moves) moved.filter = falt_planes_packed(w, w->size[FALT_K], w->type);
+  falt_problem_canonical(&moved);
+  falt_problem_canonical(inner);
+  const bool chooses = !ask->budget->deterministic && falt_caches_are_far(ask->device); /* children sum differently */
+  if (plan->filter_moves && w->type == FALT_F32 && chooses) {
+    const double moving = child_seconds(ask, &moved) + seconds_of(ask->device, w, w->type, true);
+    plan->filter_moves = child_seconds(ask, inner) >= clear_gain * moving;
+  }
+  if (plan->filter_moves) *inner = moved;
+}
+
 static const char *choose(falt_plan *base, falt_ask *ask) {
   nchw_plan *plan = (nchw_plan *)base;
   const falt_problem *p = ask->problem;
@@ -104,9 +134,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   plan->type[1] = depthwise ? falt_planes_kept(ask->device, p->output.type) : p->output.type;
   inner.input = falt_planes_packed(&p->input, p->input.size[FALT_N], plan->type[0]);
   inner.output = falt_planes_packed(&p->output, p->output.size[FALT_N], plan->type[1]);
-  plan->filter_moves = moves_filter(p);
-  if (plan->filter_moves) inner.filter = falt_planes_packed(&p->filter, p->filter.size[FALT_K], p->filter.type);
-  falt_problem_canonical(&inner);
+  set_filter(plan, ask, &inner);
   const char *why = falt_parent_adopt(&plan->parent, ask, &inner, ask->filter_values);
   if (why) return why;
   falt_memory_layout *all = &base->layout;
