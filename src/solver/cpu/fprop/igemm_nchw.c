@@ -34,19 +34,22 @@ static bool is_dense(const falt_tensor *w) {
   return true;
 }
 
-/* Whether the lines of a strip of rows, a stride apart, stay in the second-level cache: where the stride is a multiple
- * of a power of two, they share so many fewer of its sets. */
+/* Whether the lines of a strip of rows, a stride apart, stay in half of the second-level cache, beside a panel: where
+ * the stride is a multiple of a power of two, they share so many fewer of its sets. */
 static bool lines_stay(const falt_device *device, int64_t lines, int64_t bytes_apart) {
   const int64_t apart = falt_min(bytes_apart & -bytes_apart, WAY);
-  return lines * falt_max(apart, LINE * (int64_t)sizeof(float)) <= (int64_t)device->caches.l2;
+  return lines * falt_max(apart, LINE * (int64_t)sizeof(float)) <= (int64_t)device->caches.l2 / 2;
 }
 
-/* Elements between those of a row, which kernels read in place; 0: the filter is packed first. */
+/* Elements between those of a row, which kernels read in place; 0: the filter is packed first. One panel reads a line
+ * only for a few calls that follow each other. */
 static int64_t place_step(const falt_layer *layer, const falt_device *device) {
   const falt_tensor *w = &layer->p.filter;
   const int64_t step = w->stride[FALT_C];
   const bool adjacent = layer->taps == 1 && w->stride[FALT_K] == 1 && step > 0;
-  return is_dense(w) ? 1 : adjacent && lines_stay(device, layer->channels, step * (int64_t)sizeof(float)) ? step : 0;
+  const bool once = layer->positions <= layer->kernels->vectors * layer->kernels->width;
+  const bool pays = adjacent && (once || lines_stay(device, layer->channels, step * (int64_t)sizeof(float)));
+  return is_dense(w) ? 1 : pays ? step : 0;
 }
 
 /* ---- execute */
