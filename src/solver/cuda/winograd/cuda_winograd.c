@@ -405,12 +405,15 @@ static bool make_room(winograd_plan *plan) {
   return plan->values != NULL;
 }
 
+/* Of forms with a larger error than is allowed one is planned, so that the refusal can say its error. */
 static bool choose_form(winograd_plan *plan, falt_ask *ask, choice *best) {
   if (!make_room(plan)) return falt_refuse_memory(ask) != NULL;
-  for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++)
-    for (int swapped = 0; swapped < 2 && falt_cuda_winograd_applies(&falt_cuda_winograd_forms[i], ask->problem);
-         swapped++)
-      try_pieces(plan, ask, &falt_cuda_winograd_forms[i], swapped, best);
+  for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++) {
+    const form *f = &falt_cuda_winograd_forms[i];
+    if (!falt_cuda_winograd_applies(f, ask->problem)) continue;
+    const bool allowed = falt_cuda_winograd_error(f, ask->problem, plan->args.channels) <= ask->budget->max_error;
+    for (int swapped = 0; swapped < 2 && (allowed || !best->child); swapped++) try_pieces(plan, ask, f, swapped, best);
+  }
   if (!best->child) return false;
   set_sizes(plan, best->form, best->swapped, best->pieces);
   plan->child = best->child;

@@ -221,6 +221,16 @@ static void try_child(wgrad_plan *plan, falt_ask *ask, choice *best) {
   *best = (choice){child, plan->form, plan->swapped, seconds, excess};
 }
 
+/* Of forms with a larger error than is allowed one is planned, so that the refusal can say its error. */
+static void try_form(wgrad_plan *plan, falt_ask *ask, const falt_cuda_winograd_form *f, choice *best) {
+  if (!falt_cuda_winograd_applies(f, ask->problem)) return;
+  for (int swapped = 0; swapped < 2; swapped++) {
+    if (!set_sizes(plan, f, swapped)) continue;
+    const double error = falt_cuda_winograd_error(f, ask->problem, plan->args.tiles);
+    if (error <= ask->budget->max_error || !best->child) try_child(plan, ask, best);
+  }
+}
+
 static void set_filter(falt_cuda_winograd_args *a, const falt_tensor *w) {
   a->w_group = falt_cuda_stride(w, FALT_G);
   a->w_row = falt_cuda_stride(w, FALT_K);
@@ -236,9 +246,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   falt_cuda_winograd_set_result(&plan->args, &p->output, &p->residual);
   set_filter(&plan->args, &p->filter);
   falt_refuse(ask, "its tiles or its channels are more than one launch can number");
-  for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++)
-    for (int swapped = 0; swapped < 2 && falt_cuda_winograd_applies(&falt_cuda_winograd_forms[i], p); swapped++)
-      if (set_sizes(plan, &falt_cuda_winograd_forms[i], swapped)) try_child(plan, ask, &best);
+  for (int i = 0; i < FALT_CUDA_WINOGRAD_FORMS; i++) try_form(plan, ask, &falt_cuda_winograd_forms[i], &best);
   if (!best.child) return ask->reason;
   set_sizes(plan, best.form, best.swapped);
   plan->child = best.child;
