@@ -37,6 +37,7 @@ enum {
   ROW(dgrad_nchw, LAYERS | DATA,                                                                                       \
       "dgrad of dense NCHW layers of narrow types, converted to NHWC and back")                                        \
   ROW(winograd, LAYERS | FORWARD, "dense layers of 3 or 5 taps, by Winograd's minimal filtering")                      \
+  ROW(winograd_wgrad, LAYERS | WEIGHTS, "wgrad of dense layers of 3 or 5 taps, by Winograd's minimal filtering")       \
   ROW(dgrad_strided, ANY | DATA, "dgrad with a stride, as a forward problem for each polyphase part")                  \
   ROW(wgrad, LAYERS | WEIGHTS, "wgrad of dense layers, by outer products")                                             \
   ROW(wgrad_rows, LAYERS | WEIGHTS, "wgrad of dense NHWC layers, as GEMM in place")                                    \
@@ -102,9 +103,9 @@ enum {
       "depthwise layers of many taps, as Toeplitz products on tensor cores")                                           \
   ROW(cuda_depthwise, FILTERS | DEPTHWISE | FORWARD | DATA, "depthwise layers, fprop and dgrad")                       \
   ROW(cuda_igemm, ANY | FORWARD | DATA, "layers, fprop and dgrad as implicit GEMM on tensor cores")                    \
-  ROW(cuda_winograd, LAYERS | FORWARD | DATA, "dense f32 layers of 3x3 taps, by Winograd's minimal filtering")         \
+  ROW(cuda_winograd, LAYERS | FORWARD | DATA, "dense layers of 3 or 5 taps, by Winograd's minimal filtering")          \
   ROW(cuda_winograd_wgrad, LAYERS | WEIGHTS,                                                                           \
-      "wgrad of dense f32 layers of 3x3 taps, by Winograd's minimal filtering")                                        \
+      "wgrad of dense layers of 3 or 5 taps, by Winograd's minimal filtering")                                         \
   ROW(cuda_grouped, LAYERS | FORWARD | DATA, "NHWC layers of small groups, on tensor cores")                           \
   ROW(cuda_wgrad, ANY | WEIGHTS, "wgrad of layers, as implicit GEMM on tensor cores")                                  \
   ROW(cuda_wgrad_halo, DEPTHWISE | LAYERS | WEIGHTS, "wgrad of few channels, each halo tile loaded once for all taps") \

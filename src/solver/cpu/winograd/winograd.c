@@ -10,15 +10,15 @@
 
 #include "core/memory.h"
 
-enum { CHAIN = 16, LEAST_BLOCK = 24, PAD = 16 };
+enum { CHAIN = 16, LEAST_BLOCK = 24, PAD = 16, NEVER = INT32_MAX };
 
 /* tests/solver/cpu/winograd/test_winograd.c measures the errors again. */
 const falt_winograd_traits falt_winograd_forms[FALT_WINOGRAD_FORMS] = {
-    [FALT_WINOGRAD_2_3] = {"F(2,3)", 3, 2, {2, 2}, {32, 16}, 0},
-    [FALT_WINOGRAD_4_3] = {"F(4,3)", 3, 4, {5, 8}, {128, 160}, CHAIN},
-    [FALT_WINOGRAD_6_3] = {"F(6,3)", 3, 6, {14, 48}, {INT64_MAX, INT64_MAX}, CHAIN},
-    [FALT_WINOGRAD_2_5] = {"F(2,5)", 5, 2, {3, 4}, {64, 64}, CHAIN},
-    [FALT_WINOGRAD_4_5] = {"F(4,5)", 5, 4, {8, 24}, {256, INT64_MAX}, CHAIN},
+    [FALT_WINOGRAD_2_3] = {"F(2,3)", 3, 2, {2, 2}, {32, 16}, 0, {60, 50}, {1024, 64}},
+    [FALT_WINOGRAD_4_3] = {"F(4,3)", 3, 4, {5, 8}, {128, 160}, CHAIN, {80, 90}, {1024, 1024}},
+    [FALT_WINOGRAD_6_3] = {"F(6,3)", 3, 6, {14, 48}, {NEVER, NEVER}, CHAIN, {120, 230}, {2048, 8192}},
+    [FALT_WINOGRAD_2_5] = {"F(2,5)", 5, 2, {3, 4}, {64, 64}, CHAIN, {120, 220}, {2048, 8192}},
+    [FALT_WINOGRAD_4_5] = {"F(4,5)", 5, 4, {8, 24}, {256, NEVER}, CHAIN, {150, 500}, {2048, 16384}},
 };
 
 static void print(const falt_plan *base, falt_text *text) {
@@ -46,7 +46,7 @@ static bool has_steps(const falt_axis *axis) {
   return axis->stride != 1 || axis->dilation != 1;
 }
 
-static const char *refusal(const falt_problem *p) {
+const char *falt_winograd_refusal(const falt_problem *p) {
   const int64_t *taps = p->filter.size;
   return taps[FALT_D] != 1                                   ? "more than one tap along the depth"
          : !has_form(taps[FALT_W])                           ? "only filters of 3 or 5 taps along the width"
@@ -209,7 +209,7 @@ static falt_plan *plan_winograd(const falt_solver *solver, falt_ask *ask) {
   static const falt_plan_table table = {falt_winograd_execute, print, destroy, ready};
   falt_layer layer;
   const char *reason = falt_layer_init(&layer, ask->problem, ask->device->isa);
-  if (!reason) reason = refusal(&layer.p);
+  if (!reason) reason = falt_winograd_refusal(&layer.p);
   if (reason) return falt_refuse(ask, "%s", reason);
   falt_winograd_plan *plan = falt_plan_new(sizeof *plan, &table, solver, ask);
   if (!plan) return NULL;

@@ -10,6 +10,9 @@
 /* RUN: tiles of a row that are transformed together. CHUNK: channels of pixels that are brought together at once. */
 enum { FALT_WINOGRAD_RUN = 8, FALT_WINOGRAD_CHUNK = 64 };
 
+/* Why no form has a layer's taps or steps, or NULL. */
+const char *falt_winograd_refusal(const falt_problem *layer);
+
 /* A form as the planner sees it. */
 typedef struct falt_winograd_traits {
   const char *name;
@@ -19,6 +22,9 @@ typedef struct falt_winograd_traits {
   double error[2];
   int64_t least_channels[2];
   int64_t chain; /* channels that are summed in sequence; 0: all */
+  /* The same of wgrad, whose error falls with the root of the number of tiles: that of one, and so many. */
+  double wgrad_error[2];
+  int64_t least_tiles[2];
 } falt_winograd_traits;
 
 extern const falt_winograd_traits falt_winograd_forms[FALT_WINOGRAD_FORMS];

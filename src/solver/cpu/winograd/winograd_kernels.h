@@ -47,11 +47,15 @@ typedef struct falt_winograd_output {
   int64_t n, from_pitch, to_pitch;
 } falt_winograd_output;
 
-/* The first index is the number of axes less one. */
+/* The first index is the number of axes less one. `gradient` and `products` are the transposes of `output` and
+ * `filter`, for wgrad: gradient's pixels (i, j) are a tile's outputs, and products are transformed to taps, at the
+ * places of outputs. */
 typedef struct falt_winograd_kernels {
   void (*input[2][FALT_WINOGRAD_FORMS])(const falt_winograd_input *call);
   void (*filter[2][FALT_WINOGRAD_FORMS])(const falt_winograd_filter *call);
   bool (*output[2][FALT_WINOGRAD_FORMS])(const falt_winograd_output *call);
+  void (*gradient[2][FALT_WINOGRAD_FORMS])(const falt_winograd_input *call);
+  bool (*products[2][FALT_WINOGRAD_FORMS])(const falt_winograd_output *call);
 } falt_winograd_kernels;
 
 /* The table for an instruction set, or for the highest one below it that was built. Never NULL. */

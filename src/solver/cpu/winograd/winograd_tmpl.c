@@ -108,10 +108,51 @@ FALT_INLINE void transform_output(const int pairs, const int outputs, const vec 
   }
 }
 
+/* The transpose of transform_output. */
+FALT_INLINE void transform_gradient(const int pairs, const int outputs, const vec y[SIZE], vec t[SIZE]) {
+  t[0] = y[0];
+  t[2 * pairs + 1] = y[outputs - 1];
+  FALT_UNROLL
+  for (int i = 0; i < pairs; i++) {
+    vec even = y[0], odd = y[1] * vec_all(points[pairs][i]);
+    FALT_UNROLL
+    for (int k = 2; k < outputs; k++) {
+      const vec c = vec_all(power(points[pairs][i], k));
+      if (k % 2 == 0)
+        even = vec_madd(even, c, y[k]);
+      else
+        odd = vec_madd(odd, c, y[k]);
+    }
+    t[1 + 2 * i] = even + odd;
+    t[2 + 2 * i] = even - odd;
+  }
+}
+
+/* The transpose of transform_filter. */
+FALT_INLINE void transform_products(const int pairs, const int taps, const vec m[SIZE], vec g[SIZE]) {
+  g[0] = m[0] * vec_all(norm(pairs, -1));
+  FALT_UNROLL
+  for (int j = 1; j < taps; j++) g[j] = j + 1 == taps ? m[2 * pairs + 1] : (vec){0};
+  FALT_UNROLL
+  for (int i = 0; i < pairs; i++) {
+    const vec sum = m[1 + 2 * i] + m[2 + 2 * i], difference = m[1 + 2 * i] - m[2 + 2 * i];
+    FALT_UNROLL
+    for (int j = 0; j < taps; j++)
+      g[j] = vec_madd(g[j], vec_all(norm(pairs, i) * power(points[pairs][i], j)), j % 2 == 0 ? sum : difference);
+  }
+}
+
 /* ---- tiles */
 
 FALT_INLINE vec load_channels(const float *from, int64_t n) {
   return n >= VEC ? vec_load(from) : vec_load_part(from, (int)n);
+}
+
+/* Of 0 times each result: whether all results are finite. */
+FALT_INLINE bool all_zero(vec zeros) {
+  bool all = true;
+  for (int i = 0; i < VEC; i++) all &= zeros[i] == 0;
+  return all;
 }
 
 FALT_INLINE void clear_channels(const falt_winograd_input *call, const int elements) {
@@ -143,6 +184,30 @@ FALT_INLINE void input(const falt_winograd_input *call, const int axes, const in
   clear_channels(call, rows * size);
 }
 
+/* The pixels of a tile's outputs. */
+FALT_INLINE void gradient(const falt_winograd_input *call, const int axes, const int pairs, const int outputs) {
+  const int size = 2 * pairs + 2, rows = axes == 2 ? outputs : 1, lines = axes == 2 ? size : 1;
+  for (int64_t c = 0; c < call->n; c += VEC) {
+    vec d[SIZE], t[SIZE], along[SIZE][SIZE];
+    FALT_UNROLL
+    for (int i = 0; i < rows; i++) {
+      FALT_UNROLL
+      for (int j = 0; j < outputs; j++)
+        d[j] = load_channels(call->pixels[i * call->row + j] + call->offset + c, call->n - c);
+      transform_gradient(pairs, outputs, d, along[i]);
+    }
+    FALT_UNROLL
+    for (int j = 0; j < size; j++) {
+      FALT_UNROLL
+      for (int i = 0; i < rows; i++) d[i] = t[i] = along[i][j];
+      if (axes == 2) transform_gradient(pairs, outputs, d, t);
+      FALT_UNROLL
+      for (int i = 0; i < lines; i++) vec_store(call->to + (i * size + j) * call->pitch + c, t[i]);
+    }
+  }
+  clear_channels(call, lines * size);
+}
+
 /* The loops of filter and output are written out for each, although alike: bounds are constants where they are
  * unrolled, and each loads and stores its own operands. */
 FALT_INLINE void filter(const falt_winograd_filter *call, const int axes, const int pairs, const int taps) {
@@ -164,6 +229,33 @@ FALT_INLINE void filter(const falt_winograd_filter *call, const int axes, const 
       for (int i = 0; i < lines; i++) vec_store(call->to + (i * size + j) * call->to_pitch + k, t[i]);
     }
   }
+}
+
+/* Alike, but apart for the reason above. */
+FALT_INLINE bool products(const falt_winograd_output *call, const int axes, const int pairs, const int taps) {
+  const int size = 2 * pairs + 2, rows = axes == 2 ? size : 1, lines = axes == 2 ? taps : 1;
+  vec zeros = {0};
+  for (int64_t k = 0; k < call->n; k += VEC) {
+    vec m[SIZE], g[SIZE], along[SIZE][SIZE];
+    FALT_UNROLL
+    for (int i = 0; i < rows; i++) {
+      FALT_UNROLL
+      for (int j = 0; j < size; j++) m[j] = vec_load(call->from + (i * size + j) * call->from_pitch + k);
+      transform_products(pairs, taps, m, along[i]);
+    }
+    FALT_UNROLL
+    for (int j = 0; j < taps; j++) {
+      FALT_UNROLL
+      for (int i = 0; i < rows; i++) m[i] = g[i] = along[i][j];
+      if (axes == 2) transform_products(pairs, taps, m, g);
+      FALT_UNROLL
+      for (int i = 0; i < lines; i++) {
+        vec_store(call->to + (i * taps + j) * call->to_pitch + k, g[i]);
+        zeros = vec_madd(zeros, g[i], (vec){0});
+      }
+    }
+  }
+  return all_zero(zeros);
 }
 
 /* Alike, but apart for the reason above. */
@@ -190,21 +282,25 @@ FALT_INLINE bool output(const falt_winograd_output *call, const int axes, const 
       }
     }
   }
-  bool finite = true;
-  for (int i = 0; i < VEC; i++) finite &= zeros[i] == 0;
-  return finite;
+  return all_zero(zeros);
 }
 
 /* Forms by pairs of points, outputs and taps, for the compiler to know. */
-#define FORM(name, axes, pairs, outputs, taps)                           \
-  static void input_##name##_##axes(const falt_winograd_input *call) {   \
-    input(call, axes, pairs);                                            \
-  }                                                                      \
-  static void filter_##name##_##axes(const falt_winograd_filter *call) { \
-    filter(call, axes, pairs, taps);                                     \
-  }                                                                      \
-  static bool output_##name##_##axes(const falt_winograd_output *call) { \
-    return output(call, axes, pairs, outputs);                           \
+#define FORM(name, axes, pairs, outputs, taps)                             \
+  static void input_##name##_##axes(const falt_winograd_input *call) {     \
+    input(call, axes, pairs);                                              \
+  }                                                                        \
+  static void filter_##name##_##axes(const falt_winograd_filter *call) {   \
+    filter(call, axes, pairs, taps);                                       \
+  }                                                                        \
+  static bool output_##name##_##axes(const falt_winograd_output *call) {   \
+    return output(call, axes, pairs, outputs);                             \
+  }                                                                        \
+  static void gradient_##name##_##axes(const falt_winograd_input *call) {  \
+    gradient(call, axes, pairs, outputs);                                  \
+  }                                                                        \
+  static bool products_##name##_##axes(const falt_winograd_output *call) { \
+    return products(call, axes, pairs, taps);                              \
   }
 FORM(2_3, 1, 1, 2, 3)
 FORM(4_3, 1, 2, 4, 3)
@@ -225,4 +321,6 @@ const falt_winograd_kernels JOIN(falt_winograd_kernels_, FALT_ISA_SUFFIX) = {
     .input = {FORMS(input, 1), FORMS(input, 2)},
     .filter = {FORMS(filter, 1), FORMS(filter, 2)},
     .output = {FORMS(output, 1), FORMS(output, 2)},
+    .gradient = {FORMS(gradient, 1), FORMS(gradient, 2)},
+    .products = {FORMS(products, 1), FORMS(products, 2)},
 };

@@ -1,5 +1,6 @@
 /* Winograd's transforms of every instruction set that this machine runs: each form's outputs, of transforms that are
- * multiplied element by element, against the sums of the taps in f64; and what the transforms read and write.
+ * multiplied element by element, against the sums of the taps in f64; their transposes, against gradients of the taps;
+ * and what the transforms read and write.
  * FALT_SEED chooses another seed. */
 #include "checkasm.h"
 #include "solver/cpu/winograd/winograd_kernels.h"
@@ -107,6 +108,51 @@ static void check_infinity(trial *t) {
   assert_false(finish(t));
 }
 
+/* ---- the transposes, for wgrad: t->filter has the tile's outputs */
+
+static bool run_transposes(trial *t) {
+  const int outputs = t->axes == 2 ? t->outputs * t->outputs : t->outputs, elements = t->rows * t->size;
+  const int taps = t->axes == 2 ? t->taps * t->taps : t->taps;
+  run(t);
+  for (int i = 0; i < outputs; i++) t->list[i] = t->filter[i];
+  set_canaries(t->weights, ELEMENTS + 1);
+  set_canaries(t->results, ELEMENTS + 1);
+  const falt_winograd_input gradient = {t->list, t->weights[0], t->outputs, 0, t->channels, t->depth, PITCH};
+  t->kernels->gradient[t->axes - 1][t->form](&gradient);
+  check_canaries(t->weights, elements, ELEMENTS + 1, t->depth);
+  for (int e = 0; e < elements; e++)
+    for (int c = 0; c < t->depth; c++) t->sums[e][c] = t->input[e][c] * t->weights[e][c];
+  const falt_winograd_output products = {t->sums[0], t->results[0], t->depth, PITCH, PITCH};
+  const bool finite = t->kernels->products[t->axes - 1][t->form](&products);
+  check_canaries(t->results, taps, ELEMENTS + 1, t->depth);
+  return finite;
+}
+
+static void check_tap(const trial *t, int r, int s, int c) {
+  double sum = 0, magnitude = 0;
+  for (int y = 0; y < (t->axes == 2 ? t->outputs : 1); y++)
+    for (int x = 0; x < t->outputs; x++) {
+      const double dy = (double)t->filter[y * t->outputs + x][c];
+      sum += dy * (double)t->pixels[(y + r) * t->size + x + s][c];
+      magnitude += fabs(dy);
+    }
+  const double got = (double)t->results[r * t->taps + s][c], most = 2 * most_error[t->form][t->axes - 1];
+  if (c >= t->channels) assert_true(got == 0);
+  if (c < t->channels && !(fabs(got - sum) <= most * 0x1p-24 * magnitude))
+    fail_msg("form %d, %d axes, a tap: %g instead of %g, %.3g of 2^-24", t->form, t->axes, got, sum,
+             fabs(got - sum) / magnitude * 0x1p24);
+}
+
+static void check_gradient(trial *t) {
+  choose(t);
+  assert_true(run_transposes(t));
+  for (int r = 0; r < (t->axes == 2 ? t->taps : 1); r++)
+    for (int s = 0; s < t->taps; s++)
+      for (int c = 0; c < t->depth; c++) check_tap(t, r, s, c);
+  t->filter[pick(0, t->axes == 2 ? t->outputs * t->outputs - 1 : t->outputs - 1)][pick(0, t->channels - 1)] = INFINITY;
+  assert_false(run_transposes(t));
+}
+
 static void each_form(void (*check)(trial *t), int rounds) {
   static trial t;
   for (int isa = 0; isa < FALT_ISA_COUNT; isa++) {
@@ -126,6 +172,11 @@ static void test_tiles(void **state) {
   each_form(check_tile, 20);
 }
 
+static void test_gradients(void **state) {
+  (void)state;
+  each_form(check_gradient, 20);
+}
+
 static void test_infinities(void **state) {
   (void)state;
   each_form(check_infinity, 5);
@@ -133,6 +184,7 @@ static void test_infinities(void **state) {
 
 int main(void) {
   set_seed(20261123);
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_infinities)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_tiles), cmocka_unit_test(test_gradients),
+                                     cmocka_unit_test(test_infinities)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
