@@ -103,8 +103,8 @@ static int64_t draw_taps(falt_draft *d) {
 /* Squares of 3 or 5 taps, or a row of them. */
 static void tile_window(falt_draft *d) {
   const int64_t side = falt_once_in(d, 2) ? 3 : 5;
-  d->line.taps[0] = 1;
-  d->line.taps[1] = d->space > 1 && !falt_once_in(d, 3) ? side : 1;
+  if (d->space > 2) d->line.taps[0] = 1;
+  if (d->space > 1) d->line.taps[1] = falt_once_in(d, 3) ? 1 : side;
   d->line.taps[2] = side;
 }
 

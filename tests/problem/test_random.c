@@ -46,7 +46,7 @@ static void test_lines_are_the_same_everywhere(void **state) {
     falt_problem_random(seed, line, sizeof line);
     for (const char *at = line; *at; at++) hash = hash * 31 + (unsigned char)*at;
   }
-  assert_int_equal(hash, UINT64_C(0x3fcf1922827d032e));
+  assert_int_equal(hash, UINT64_C(0x48d91f4be5992f54));
 }
 
 /* ---- what comes */
