@@ -126,6 +126,7 @@ static const struct {
     {"igemm-vnni", "forward n=32 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 layout=nhwc type=bf16"},
     {"igemm-vnni", "forward n=1 c=8192 h=3 w=3 k=4096 r=3 s=3 layout=nhwc weight-layout=hwio type=bf16"},
     {"dgrad-strided", "backward-data n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
+    {"winograd-wgrad", "backward-filter n=8 c=1024 h=64 w=64 k=1024 r=3 s=3 pad=1 layout=nhwc"},
     {"wgrad", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},
     {"wgrad-rows", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4 layout=nhwc"},
     {"wgrad-nchw", "backward-filter n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},

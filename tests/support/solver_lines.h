@@ -58,6 +58,7 @@ static const char *const solver_lines[] = {
     "backward-filter n=3 c=70 h=29 w=30 k=45 r=1 s=1 stride=2 type=bf16 layout=nhwc",
     "backward-filter n=2 c=40 h=19 w=10 k=35 r=3 s=3 pad=1 type=bf16",
     "backward-filter n=2 c=140 h=13 w=11 k=133 r=3 s=2 type=f32 layout=nhwc bias=1",
+    "backward-filter n=2 c=20 h=12 w=11 k=24 r=3 s=3 pad=1 type=f32 layout=nhwc",
     "backward-filter n=2 c=90 h=9 w=9 k=90 r=3 s=3 pad=1 groups=90 type=f32 layout=nhwc bias=1",
     "backward-filter n=2 c=9 h=9 w=90 k=9 r=3 s=3 pad=1 groups=9 type=f32",
     "backward-filter n=2 c=96 h=9 w=8 k=96 r=3 s=3 pad=1 groups=12 type=f32 layout=nhwc bias=1",

@@ -90,7 +90,7 @@ static void transform_row(void *context, int64_t index) {
   const int64_t inputs = pitch_of(plan->all, plan->channels), gradients = pitch_of(plan->all, plan->results);
   const place at = place_of(plan, index);
   const float *pixels[ELEMENTS];
-  for (int64_t i = 0; i < plan->tiles[1]; i++) {
+  for (int64_t i = 0; i < plan->tiles[1] && !falt_cancelled(); i++) {
     const int64_t tile = first_tile(plan, &at) + i, w = i * plan->outputs[1];
     list_inputs(run, &at, w, pixels);
     plan->kernels->input[axis][plan->form](
