@@ -74,9 +74,10 @@ static int filter_lanes(const winograd_plan *plan) {
 static int64_t filter_blocks(const winograd_plan *plan) {
   const falt_tensor *w = &problem_of(plan)->filter;
   const falt_cuda_winograd_args *a = &plan->args;
-  const int64_t far = w->size[FALT_H] * w->size[FALT_W] <= 9 ? 32 : 8; /* of a block that stages */
-  return stages_filter(plan) ? falt_ceil_div(a->v_channels, 32) * falt_ceil_div(a->u_rows, far) * a->groups
-                             : falt_cuda_winograd_blocks(a->v_channels, a->u_rows, filter_lanes(plan), a->groups);
+  const int64_t others = FALT_WINOGRAD_OTHERS(w->size[FALT_H] * w->size[FALT_W]);
+  return stages_filter(plan)
+             ? falt_ceil_div(a->v_channels, FALT_WINOGRAD_NEAR) * falt_ceil_div(a->u_rows, others) * a->groups
+             : falt_cuda_winograd_blocks(a->v_channels, a->u_rows, filter_lanes(plan), a->groups);
 }
 
 static int64_t output_blocks(const winograd_plan *plan) {

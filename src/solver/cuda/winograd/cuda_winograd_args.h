@@ -32,6 +32,10 @@ typedef struct falt_cuda_winograd_args {
   falt_cuda_epilogue epilogue;
 } falt_cuda_winograd_args;
 
+/* Pairs of channels of a block that stages them in shared memory: NEAR neighbours of its lanes by so many others. */
+enum { FALT_WINOGRAD_NEAR = 32 };
+#define FALT_WINOGRAD_OTHERS(taps) ((taps) <= 9 ? 32 : 8)
+
 /* PARTS: of x and of dy; PIECE: elements of a line; SPLITS: parts of an output channel, where these are neighbours.
  * Sizes and strides of an operand, lines first; of output channels without their own. A block takes so many pieces, or
  * elements of 32 output channels. */

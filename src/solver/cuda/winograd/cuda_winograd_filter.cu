@@ -7,7 +7,7 @@
 #include "cuda_winograd.cuh"
 #include "ptx/early.cuh"
 
-constexpr int TAPS = TAPS_H * TAPS_W, NEAR = 32, FAR = TAPS <= 9 ? 32 : 8, PITCH = NEAR + 1;
+constexpr int TAPS = TAPS_H * TAPS_W, NEAR = FALT_WINOGRAD_NEAR, FAR = FALT_WINOGRAD_OTHERS(TAPS), PITCH = NEAR + 1;
 
 __device__ inline void transform_pair(const Args &a, int group, int row, int c, const float taps[TAPS_H][TAPS_W]) {
   const float scale = row < a.rows ? scale_for(a.largest[1] + group * a.rows + row) : 1;

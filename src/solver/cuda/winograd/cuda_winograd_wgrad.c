@@ -41,7 +41,7 @@ static int gradient_lanes(const wgrad_plan *plan) {
 static int64_t result_blocks(const falt_problem *p, const falt_cuda_winograd_args *a, bool swapped) {
   const int64_t taps = p->filter.size[FALT_H] * p->filter.size[FALT_W];
   const int64_t near = swapped ? a->channels : a->rows, far = swapped ? a->rows : a->channels;
-  return falt_ceil_div(near, 32) * falt_ceil_div(far, taps <= 9 ? 32 : 8) * a->groups;
+  return falt_ceil_div(near, FALT_WINOGRAD_NEAR) * falt_ceil_div(far, FALT_WINOGRAD_OTHERS(taps)) * a->groups;
 }
 
 static falt_gpu *gpu_of(const wgrad_plan *plan) {

@@ -8,7 +8,7 @@
 #include "cuda_winograd.cuh"
 #include "ptx/early.cuh"
 
-constexpr int TAPS = TAPS_H * TAPS_W, NEAR = 32;
+constexpr int TAPS = TAPS_H * TAPS_W, NEAR = FALT_WINOGRAD_NEAR;
 
 // The sum of tap (r, s), output by output.
 __device__ inline float direct_sum(const Args &a, i64 x, i64 y, int r, int s) {
@@ -28,7 +28,7 @@ __device__ inline float direct_sum(const Args &a, i64 x, i64 y, int r, int s) {
 }
 
 // Where a block's results wait to be stored in the order of w, a tap of a pair each.
-constexpr int FAR = TAPS <= 9 ? 32 : 8, PITCH = NEAR + 1;
+constexpr int FAR = FALT_WINOGRAD_OTHERS(TAPS), PITCH = NEAR + 1;
 
 __device__ inline int staged_at(int near, int far, int tap) {
   return (far * TAPS + tap) * PITCH + near;

@@ -23,8 +23,8 @@ static const char *const lines[] = {
     "forward groups=36 c=23040 w=256 k=23040 s=1 layout=nwc type=f16 out-type=f32",
     "forward n=2 groups=5 c=200 h=8 w=12 k=120 r=1 s=1 layout=nhwc type=bf16 act=relu",
     "forward n=3 groups=2 c=128 d=3 h=5 w=7 k=256 t=1 r=1 s=1 layout=ndhwc type=f16 alpha=0.5 beta=2",
-    "forward groups=16 c=1024 w=193 k=2048 s=1 type=f16 out-type=f32 input-strides=0,12352,1,0,0,64 "
-    "output-strides=0,24704,1,0,0,128",
+    ("forward groups=16 c=1024 w=193 k=2048 s=1 type=f16 out-type=f32 input-strides=0,12352,1,0,0,64 "
+     "output-strides=0,24704,1,0,0,128"),
     "forward groups=4 c=64 w=64 k=32 s=1 layout=nwc type=bf16 out-type=f32"};
 
 static const char *message(const char *line) {
