@@ -41,8 +41,8 @@ static bool lines_stay(const falt_device *device, int64_t lines, int64_t bytes_a
   return lines * falt_max(apart, LINE * (int64_t)sizeof(float)) <= (int64_t)device->caches.l2 / 2;
 }
 
-/* Elements between those of a row, which kernels read in place; 0: the filter is packed first. One panel reads a line
- * only for a few calls that follow each other. */
+/* The stride of the elements of a filter row if kernels read rows in place; 0 if the filter is packed first. With a
+ * single panel each cache line is read by a few consecutive calls only. */
 static int64_t place_step(const falt_layer *layer, const falt_device *device) {
   const falt_tensor *w = &layer->p.filter;
   const int64_t step = w->stride[FALT_C];
@@ -58,7 +58,7 @@ typedef struct execution {
   const falt_igemm_nchw_plan *plan;
   const falt_operands *operands;
   const float *filter;                           /* element (g, k) begins a row */
-  int64_t filter_row, filter_step, filter_group; /* elements between rows, those of a row, groups */
+  int64_t filter_row, filter_step, filter_group; /* strides: of rows, of a row's elements, of groups */
   const float *factors;
 } execution;
 

@@ -14,7 +14,7 @@ typedef struct falt_igemm_nchw_plan {
   falt_plan base;
   falt_layer layer;
   bool in_place;            /* the filter is read in place */
-  int64_t step;             /* elements between those of its rows then */
+  int64_t step;             /* stride of the elements of a filter row that is read in place */
   bool just_in_time;        /* tasks pack the rows that they multiply next */
   bool own_rows;            /* tasks pack all of their rows first, each for itself */
   bool backwards;           /* taps are summed last to first, their order in memory */

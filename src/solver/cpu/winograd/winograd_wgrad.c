@@ -13,7 +13,8 @@
  * Matrix e*G + g of each operand has rows of channels filled up to whole vectors: tiles of the transforms of x and dy,
  * output channels of the products. */
 
-/* PAD: floats between matrices, so that those of a tile are in different sets of the cache. */
+/* PAD: unused floats after each matrix: without them the elements of a tile, one in each matrix, would often map to the
+ * same cache set. */
 enum { ELEMENTS = FALT_WINOGRAD_SIZE * FALT_WINOGRAD_SIZE, TAPS = 25, CHUNK = 64, PAD = 16 };
 
 typedef struct wgrad_plan {
@@ -24,7 +25,7 @@ typedef struct wgrad_plan {
   int axes;                                           /* that are transformed: the width, or the height too */
   int64_t outputs[2], size[2];                        /* of a tile, along the height and the width; of its transform */
   int64_t elements, tiles[2], all;                    /* of a transform; tiles of a plane, and of all */
-  int64_t channels, results;                          /* floats of a matrix's row */
+  int64_t channels, results;                          /* of a group, rounded up to whole vectors */
   size_t constants, input, gradient, products, inner; /* offsets into the workspace; inner: the child's */
 } wgrad_plan;
 
