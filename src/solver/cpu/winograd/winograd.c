@@ -24,9 +24,9 @@ const falt_winograd_traits falt_winograd_forms[FALT_WINOGRAD_FORMS] = {
 static void print(const falt_plan *base, falt_text *text) {
   const falt_winograd_plan *plan = (const falt_winograd_plan *)base;
   falt_text_add(text, "(winograd %s %s%s%s %lldx%lld block=%lld threads=%d)", falt_isa_name(base->device->isa),
-                falt_winograd_forms[plan->form].name, plan->axes == 2 ? "x2" : "", plan->in_place ? "" : " gathered",
-                (long long)plan->rows, (long long)plan->width, (long long)falt_layer_most(&plan->blocks),
-                falt_threads_count(base->device->threads));
+                falt_winograd_forms[plan->tiling.form].name, plan->tiling.axes == 2 ? "x2" : "",
+                plan->in_place ? "" : " gathered", (long long)plan->rows, (long long)plan->width,
+                (long long)falt_layer_most(&plan->blocks), falt_threads_count(base->device->threads));
 }
 
 static void destroy(falt_plan *base) {
@@ -59,7 +59,7 @@ const char *falt_winograd_refusal(const falt_problem *p) {
 static bool can_be_packed(const falt_winograd_plan *plan) {
   int64_t columns, floats, bytes;
   return falt_mul(plan->vectors * plan->layer.kernels->width, plan->layer.p.output.size[FALT_G], &columns) &&
-         falt_mul(columns, plan->depth * plan->elements, &floats) && falt_mul(floats, 2 * sizeof(float), &bytes);
+         falt_mul(columns, plan->depth * plan->tiling.elements, &floats) && falt_mul(floats, 2 * sizeof(float), &bytes);
 }
 
 /* ---- estimate */
@@ -75,9 +75,10 @@ static const double reading = 3;
 static double estimate(const falt_winograd_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const falt_problem *p = &layer->p;
-  const double groups = (double)p->output.size[FALT_G], tiles = groups * (double)plan->all;
+  const double groups = (double)p->output.size[FALT_G], tiles = groups * (double)plan->tiling.all;
   const double columns = (double)(plan->vectors * layer->kernels->width), depth = (double)plan->depth;
-  const double chunks = falt_max(1, plan->chunks.count / p->output.size[FALT_G]), elements = (double)plan->elements;
+  const double chunks = falt_max(1, plan->chunks.count / p->output.size[FALT_G]),
+               elements = (double)plan->tiling.elements;
   const double chains = (plan->chain ? 1.1 : 1) * (1 + leaving / depth);
   const double products = 2 * tiles * elements * depth * columns * chains;
   const double inputs = tiles * elements * depth * chunks * (plan->in_place ? each_input : each_input + gathered);
@@ -100,22 +101,29 @@ static double error_of(const falt_winograd_traits *traits, int axes, int64_t cha
   return channels < traits->least_channels[axes - 1] ? ldexp(few * traits->error[axes - 1], -24) : 0;
 }
 
+falt_winograd_tiling falt_winograd_tile(falt_winograd_form form, int axes, const falt_tensor *y) {
+  const falt_winograd_traits *traits = &falt_winograd_forms[form];
+  falt_winograd_tiling t = {.form = form, .axes = axes};
+  for (int i = 0; i < 2; i++) {
+    const bool transformed = i == 1 || axes == 2;
+    t.outputs[i] = transformed ? traits->outputs : 1;
+    t.size[i] = transformed ? traits->outputs + traits->taps - 1 : 1;
+    t.tiles[i] = falt_ceil_div(y->size[FALT_H + i], t.outputs[i]);
+  }
+  t.elements = t.size[0] * t.size[1];
+  t.all = y->size[FALT_N] * y->size[FALT_D] * t.tiles[0] * t.tiles[1];
+  return t;
+}
+
 static void set_form(falt_winograd_plan *plan, falt_winograd_form form) {
   const falt_winograd_traits *traits = &falt_winograd_forms[form];
-  const falt_tensor *y = &plan->layer.p.output;
-  const int64_t size = traits->outputs + traits->taps - 1, channels = plan->layer.channels;
-  plan->form = form;
-  plan->outputs[0] = plan->axes == 2 ? traits->outputs : 1;
-  plan->outputs[1] = traits->outputs;
-  plan->size[0] = plan->axes == 2 ? size : 1;
-  plan->size[1] = size;
-  plan->elements = plan->size[0] * size;
-  for (int i = 0; i < 2; i++) plan->tiles[i] = falt_ceil_div(y->size[FALT_H + i], plan->outputs[i]);
-  plan->all = y->size[FALT_N] * y->size[FALT_D] * plan->tiles[0] * plan->tiles[1];
+  const int axes = plan->layer.p.filter.size[FALT_H] > 1 ? 2 : 1;
+  const int64_t channels = plan->layer.channels;
+  plan->tiling = falt_winograd_tile(form, axes, &plan->layer.p.output);
   plan->chain = traits->chain;
   plan->depth = falt_round_up(channels, falt_max(plan->chain, plan->layer.kernels->width));
-  plan->group = (size_t)(plan->vectors * plan->layer.kernels->width) * (size_t)(plan->depth * plan->elements);
-  plan->base.cost.error = error_of(traits, plan->axes, channels);
+  plan->group = (size_t)(plan->vectors * plan->layer.kernels->width) * (size_t)(plan->depth * plan->tiling.elements);
+  plan->base.cost.error = error_of(traits, plan->tiling.axes, channels);
 }
 
 static void set_panels(falt_winograd_plan *plan) {
@@ -131,12 +139,12 @@ static void set_panels(falt_winograd_plan *plan) {
 static void set_tasks(falt_winograd_plan *plan, const falt_device *device) {
   const int64_t threads = falt_threads_count(device->threads), wanted = threads == 1 ? 1 : 2 * threads;
   const int64_t panels = plan->layer.p.output.size[FALT_G] * plan->panels.count; /* of all groups */
-  const int64_t tile = plan->elements * (plan->depth + plan->width) * (int64_t)sizeof(float);
+  const int64_t tile = plan->tiling.elements * (plan->depth + plan->width) * (int64_t)sizeof(float);
   const int64_t cached = (int64_t)(device->caches.l2 * 3 / 4) / tile;
   const int64_t block = falt_max(LEAST_BLOCK, cached / plan->rows * plan->rows);
-  int64_t blocks = falt_ceil_div(plan->all, block);
-  if (blocks >= threads || panels < threads) blocks = falt_min(plan->all, falt_round_up(blocks, threads));
-  plan->blocks = falt_layer_cut(plan->all, blocks);
+  int64_t blocks = falt_ceil_div(plan->tiling.all, block);
+  if (blocks >= threads || panels < threads) blocks = falt_min(plan->tiling.all, falt_round_up(blocks, threads));
+  plan->blocks = falt_layer_cut(plan->tiling.all, blocks);
   plan->chunks = falt_layer_cut(panels, falt_min(panels, falt_ceil_div(wanted, plan->blocks.count)));
   const int64_t most = falt_layer_most(&plan->blocks);
   plan->pitch = most * plan->depth + PAD;
@@ -144,11 +152,11 @@ static void set_tasks(falt_winograd_plan *plan, const falt_device *device) {
 }
 
 static void lay_memory(falt_winograd_plan *plan) {
-  const size_t most = (size_t)falt_layer_most(&plan->blocks), elements = (size_t)plan->elements;
-  const size_t columns = (size_t)((FALT_WINOGRAD_RUN - 1) * plan->outputs[1] + plan->size[1]);
-  const size_t pixels = (size_t)plan->size[0] * columns, groups = (size_t)plan->layer.p.output.size[FALT_G];
+  const size_t most = (size_t)falt_layer_most(&plan->blocks), elements = (size_t)plan->tiling.elements;
+  const size_t columns = (size_t)((FALT_WINOGRAD_RUN - 1) * plan->tiling.outputs[1] + plan->tiling.size[1]);
+  const size_t pixels = (size_t)plan->tiling.size[0] * columns, groups = (size_t)plan->layer.p.output.size[FALT_G];
   const size_t chains = plan->chain ? (size_t)(plan->depth / plan->chain) : 1;
-  const size_t outputs = (size_t)(plan->outputs[0] * plan->outputs[1]);
+  const size_t outputs = (size_t)(plan->tiling.outputs[0] * plan->tiling.outputs[1]);
   falt_winograd_scratch *at = &plan->at;
   at->pixels = falt_place_part(&at->parts, pixels * sizeof(float *));
   at->gathered = falt_place_part(&at->parts, plan->in_place ? 0 : pixels * FALT_WINOGRAD_CHUNK * sizeof(float));
@@ -215,7 +223,6 @@ static falt_plan *plan_winograd(const falt_solver *solver, falt_ask *ask) {
   if (!plan) return NULL;
   plan->layer = layer;
   plan->kernels = falt_winograd_kernels_for(ask->device->isa);
-  plan->axes = layer.p.filter.size[FALT_H] > 1 ? 2 : 1;
   plan->in_place = falt_tensor_unit(&layer.p.input, FALT_C);
   plan->values = ask->filter_values;
   plan->base.packed = plan->values != NULL;

@@ -29,6 +29,16 @@ typedef struct falt_winograd_traits {
 
 extern const falt_winograd_traits falt_winograd_forms[FALT_WINOGRAD_FORMS];
 
+/* How a form cuts outputs into tiles. */
+typedef struct falt_winograd_tiling {
+  falt_winograd_form form;
+  int axes;                    /* that are transformed: the width, or the height too */
+  int64_t outputs[2], size[2]; /* of a tile, along the height and the width; of its transform */
+  int64_t elements;            /* of a tile's transform */
+  int64_t tiles[2], all;       /* of a plane, along the height and the width; of all planes */
+} falt_winograd_tiling;
+falt_winograd_tiling falt_winograd_tile(falt_winograd_form form, int axes, const falt_tensor *output);
+
 /* Offsets into a worker's scratch. */
 typedef struct falt_winograd_scratch {
   size_t pixels, gathered, constant, inputs, list, sums, outputs;
@@ -39,11 +49,7 @@ typedef struct falt_winograd_plan {
   falt_plan base;
   falt_layer layer;
   const falt_winograd_kernels *kernels;
-  falt_winograd_form form;
-  int axes;                         /* that are transformed: the width, or the height too */
-  int64_t outputs[2], size[2];      /* of a tile, along the height and the width; of its transform */
-  int64_t elements;                 /* of a tile's transform */
-  int64_t tiles[2], all;            /* of a plane, along the height and the width; of all planes */
+  falt_winograd_tiling tiling;
   bool in_place;                    /* channels of a pixel are read where they lie */
   int64_t depth, chain;             /* channels of a transform, filled up to whole chains; 0: one chain */
   int64_t vectors;                  /* of a group's output channels */

@@ -43,7 +43,7 @@ static void pack_task(void *context, int64_t index) {
   const int64_t group = index / pack->parts / plan->panels.count, k = falt_winograd_columns(plan, panel);
   const int64_t width = falt_winograd_columns(plan, panel + 1) - k, n = falt_min(width, layer->results - k);
   const int64_t end = falt_min(plan->depth, (part + 1) * TASK), pitch = plan->depth * width;
-  float *to = pack->packed + (size_t)group * plan->group + (size_t)(k * plan->depth * plan->elements);
+  float *to = pack->packed + (size_t)group * plan->group + (size_t)(k * plan->depth * plan->tiling.elements);
   float taps[MOST_TAPS * CHANNELS * FALT_LAYER_WIDEST];
   memset(taps, 0, sizeof taps); /* columns beyond the last channel */
   for (int64_t c = part * TASK; c < end && !falt_cancelled(); c += CHANNELS) {
@@ -52,10 +52,10 @@ static void pack_task(void *context, int64_t index) {
       bring_taps(plan, pack->filter + falt_tensor_at(&layer->p.filter, k, group, c, 0, 0, 0), count, n, taps);
     for (int64_t i = 0; i < falt_min(CHANNELS, end - c); i++) {
       float *row = to + (c + i) * width;
-      for (int64_t e = 0; i >= count && e < plan->elements; e++)
+      for (int64_t e = 0; i >= count && e < plan->tiling.elements; e++)
         memset(row + e * pitch, 0, (size_t)width * sizeof *row);
       if (i >= count) continue;
-      plan->kernels->filter[plan->axes - 1][plan->form](
+      plan->kernels->filter[plan->tiling.axes - 1][plan->tiling.form](
           &(falt_winograd_filter){.from = taps + i * FALT_LAYER_WIDEST,
                                   .to = row,
                                   .n = width,
@@ -87,6 +87,6 @@ static const double each_element = 40, each_tap = 32;
 
 double falt_winograd_pack_work(const falt_winograd_plan *plan) {
   const double taps = (double)falt_tensor_count(&plan->layer.p.filter);
-  const double elements = taps / (double)plan->layer.taps * (double)plan->elements;
+  const double elements = taps / (double)plan->layer.taps * (double)plan->tiling.elements;
   return plan->base.packed ? 0 : each_element * elements + each_tap * taps;
 }

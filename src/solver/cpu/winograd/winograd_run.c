@@ -31,10 +31,10 @@ typedef struct place {
 } place;
 
 static place place_of(const falt_winograd_plan *plan, int64_t tile) {
-  const int64_t row = tile / plan->tiles[1], plane = row / plan->tiles[0];
+  const int64_t row = tile / plan->tiling.tiles[1], plane = row / plan->tiling.tiles[0];
   const int64_t depth = plan->layer.p.output.size[FALT_D];
-  return (place){plane / depth, plane % depth, row % plan->tiles[0] * plan->outputs[0],
-                 tile % plan->tiles[1] * plan->outputs[1]};
+  return (place){plane / depth, plane % depth, row % plan->tiling.tiles[0] * plan->tiling.outputs[0],
+                 tile % plan->tiling.tiles[1] * plan->tiling.outputs[1]};
 }
 
 /* ---- inputs */
@@ -63,7 +63,7 @@ static void find_inside(const task *t, const tile_run *r, int64_t *begin, int64_
 
 static void list_pixels(const task *t, const tile_run *r) {
   const int64_t step = t->layer->p.input.stride[FALT_W];
-  for (int64_t i = 0; i < t->plan->size[0]; i++) {
+  for (int64_t i = 0; i < t->plan->tiling.size[0]; i++) {
     const float *row = row_of(t, &r->at, i), **list = t->pixels + i * r->columns;
     for (int64_t j = 0; j < r->columns; j++) {
       const int64_t w = row ? falt_layer_source(t->layer, 2, r->at.w, j) : -1;
@@ -79,7 +79,7 @@ static void gather_pixels(const task *t, const tile_run *r, int64_t c, int64_t n
       .step = x->stride[FALT_C], .from_pitch = x->stride[FALT_W], .to_pitch = FALT_WINOGRAD_CHUNK, .n = n};
   int64_t begin, end;
   find_inside(t, r, &begin, &end);
-  for (int64_t i = 0; i < t->plan->size[0]; i++) {
+  for (int64_t i = 0; i < t->plan->tiling.size[0]; i++) {
     const float *row = row_of(t, &r->at, i), **list = t->pixels + i * r->columns;
     float *to = t->gathered + i * r->columns * FALT_WINOGRAD_CHUNK;
     for (int64_t j = 0; j < r->columns; j += copy.count) {
@@ -101,9 +101,9 @@ static void transform_channels(const task *t, const tile_run *r, float *to, int6
   falt_winograd_input call = {
       .row = r->columns, .offset = offset, .n = n, .depth = (ends ? plan->depth : c + n) - c, .pitch = plan->pitch};
   for (int64_t i = 0; i < r->tiles; i++) {
-    call.pixels = t->pixels + i * plan->outputs[1];
+    call.pixels = t->pixels + i * plan->tiling.outputs[1];
     call.to = to + i * plan->depth + c;
-    plan->kernels->input[plan->axes - 1][plan->form](&call);
+    plan->kernels->input[plan->tiling.axes - 1][plan->tiling.form](&call);
   }
 }
 
@@ -125,10 +125,11 @@ static void transform_run(const task *t, const tile_run *r, float *to) {
 static void transform_inputs(const task *t) {
   const falt_winograd_plan *plan = t->plan;
   for (int64_t i = 0, tiles; i < t->count && !falt_cancelled(); i += tiles) {
-    const int64_t left = plan->tiles[1] - (t->first + i) % plan->tiles[1];
+    const int64_t left = plan->tiling.tiles[1] - (t->first + i) % plan->tiling.tiles[1];
     tiles = falt_min(falt_min(left, t->count - i), FALT_WINOGRAD_RUN);
-    const tile_run r = {
-        .at = place_of(plan, t->first + i), .tiles = tiles, .columns = (tiles - 1) * plan->outputs[1] + plan->size[1]};
+    const tile_run r = {.at = place_of(plan, t->first + i),
+                        .tiles = tiles,
+                        .columns = (tiles - 1) * plan->tiling.outputs[1] + plan->tiling.size[1]};
     transform_run(t, &r, t->inputs + i * plan->depth);
   }
 }
@@ -163,7 +164,7 @@ static void multiply_element(const task *t, int64_t element, const float *filter
     call.a = t->list + begin;
     call.rows = (int)(falt_layer_piece(&pieces, i + 1) - begin);
     for (int m = 0; m < call.rows; m++) rows[m] = sums + (begin + m) * plan->width;
-    const bool fetches = element + 1 < plan->elements && (i + 1) * fetched <= whole;
+    const bool fetches = element + 1 < plan->tiling.elements && (i + 1) * fetched <= whole;
     call.ahead = fetches ? b + whole + i * fetched : NULL;
     call.ahead_run = plan->depth;
     t->layer->kernels->product(&call);
@@ -192,8 +193,8 @@ static void compute_output(const task *t, const place *at, int64_t k, int64_t n,
 /* The part of a tile that the output has. */
 static void clip_tile(const falt_winograd_plan *plan, const place *at, int64_t count[2]) {
   const falt_tensor *y = &plan->layer.p.output;
-  count[0] = falt_min(plan->outputs[0], y->size[FALT_H] - at->h);
-  count[1] = falt_min(plan->outputs[1], y->size[FALT_W] - at->w);
+  count[0] = falt_min(plan->tiling.outputs[0], y->size[FALT_H] - at->h);
+  count[1] = falt_min(plan->tiling.outputs[1], y->size[FALT_W] - at->w);
 }
 
 static void compute_again(const task *t, const place *at, int64_t k, int64_t n) {
@@ -202,7 +203,7 @@ static void compute_again(const task *t, const place *at, int64_t k, int64_t n) 
   for (int64_t i = 0; i < count[0] * count[1] && !falt_cancelled(); i++) {
     const int64_t h = i / count[1], w = i % count[1];
     compute_output(t, &(place){at->n, at->d, at->h + h, at->w + w}, k, n,
-                   t->outputs + (h * t->plan->outputs[1] + w) * FALT_LAYER_WIDEST);
+                   t->outputs + (h * t->plan->tiling.outputs[1] + w) * FALT_LAYER_WIDEST);
   }
 }
 
@@ -216,7 +217,7 @@ static void store_tile(const task *t, const place *at, int64_t k, int64_t n) {
       residual[w] = falt_tensor_at(z, at->n, t->group, k, at->d, at->h + h, at->w + w);
     }
     falt_layer_store(t->layer, t->run->operands,
-                     &(falt_layer_block){.sums = t->outputs + h * t->plan->outputs[1] * FALT_LAYER_WIDEST,
+                     &(falt_layer_block){.sums = t->outputs + h * t->plan->tiling.outputs[1] * FALT_LAYER_WIDEST,
                                          .pitch = FALT_LAYER_WIDEST,
                                          .n = n,
                                          .rows = (int)count[1],
@@ -239,7 +240,7 @@ static void finish_panel(const task *t, int64_t k, int64_t n, int64_t width) {
                                        .n = width,
                                        .from_pitch = plan->sums_pitch,
                                        .to_pitch = FALT_LAYER_WIDEST};
-    if (!plan->kernels->output[plan->axes - 1][plan->form](&call)) compute_again(t, &at, k, n);
+    if (!plan->kernels->output[plan->tiling.axes - 1][plan->tiling.form](&call)) compute_again(t, &at, k, n);
     store_tile(t, &at, k, n);
   }
 }
@@ -247,8 +248,9 @@ static void finish_panel(const task *t, int64_t k, int64_t n, int64_t width) {
 static void run_panel(const task *t, int64_t panel) {
   const falt_winograd_plan *plan = t->plan;
   const int64_t k = falt_winograd_columns(plan, panel), width = falt_winograd_columns(plan, panel + 1) - k;
-  const float *filter = t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->depth * plan->elements);
-  for (int64_t e = 0; e < plan->elements && !falt_cancelled(); e++) multiply_element(t, e, filter, width);
+  const float *filter =
+      t->run->packed + (size_t)t->group * plan->group + (size_t)(k * plan->depth * plan->tiling.elements);
+  for (int64_t e = 0; e < plan->tiling.elements && !falt_cancelled(); e++) multiply_element(t, e, filter, width);
   finish_panel(t, k, falt_min(width, t->layer->results - k), width);
 }
 

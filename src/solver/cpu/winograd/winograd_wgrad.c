@@ -21,10 +21,7 @@ typedef struct wgrad_plan {
   falt_parent parent;
   falt_layer layer;
   const falt_winograd_kernels *kernels;
-  falt_winograd_form form;
-  int axes;                                           /* that are transformed: the width, or the height too */
-  int64_t outputs[2], size[2];                        /* of a tile, along the height and the width; of its transform */
-  int64_t elements, tiles[2], all;                    /* of a transform; tiles of a plane, and of all */
+  falt_winograd_tiling tiling;
   int64_t channels, results;                          /* of a group, rounded up to whole vectors */
   size_t constants, input, gradient, products, inner; /* offsets into the workspace; inner: the child's */
 } wgrad_plan;
@@ -49,22 +46,23 @@ typedef struct place {
 
 static place place_of(const wgrad_plan *plan, int64_t row) {
   const int64_t depth = plan->layer.p.output.size[FALT_D], groups = plan->layer.p.output.size[FALT_G];
-  const int64_t plane = row / plan->tiles[0], image = plane / depth;
-  return (place){image / groups, image % groups, plane % depth, row % plan->tiles[0] * plan->outputs[0]};
+  const int64_t plane = row / plan->tiling.tiles[0], image = plane / depth;
+  return (place){image / groups, image % groups, plane % depth, row % plan->tiling.tiles[0] * plan->tiling.outputs[0]};
 }
 
 /* The number of a row's first tile within its group. */
 static int64_t first_tile(const wgrad_plan *plan, const place *at) {
-  return ((at->n * plan->layer.p.output.size[FALT_D] + at->d) * plan->tiles[0] + at->h / plan->outputs[0]) *
-         plan->tiles[1];
+  return ((at->n * plan->layer.p.output.size[FALT_D] + at->d) * plan->tiling.tiles[0] +
+          at->h / plan->tiling.outputs[0]) *
+         plan->tiling.tiles[1];
 }
 
 static void list_inputs(const execution *run, const place *at, int64_t w, const float **pixels) {
   const falt_layer *layer = &run->plan->layer;
   const falt_tensor *x = &layer->p.input;
-  for (int64_t i = 0; i < run->plan->size[0]; i++) {
+  for (int64_t i = 0; i < run->plan->tiling.size[0]; i++) {
     const int64_t d = falt_layer_source(layer, 0, at->d, 0), h = falt_layer_source(layer, 1, at->h, i);
-    for (int64_t j = 0; j < run->plan->size[1]; j++) {
+    for (int64_t j = 0; j < run->plan->tiling.size[1]; j++) {
       const int64_t source = falt_layer_source(layer, 2, w, j);
       const bool inside = d >= 0 && h >= 0 && source >= 0;
       *pixels++ = inside ? (const float *)run->operands->input + falt_tensor_at(x, at->n, at->g, 0, d, h, source)
@@ -75,8 +73,8 @@ static void list_inputs(const execution *run, const place *at, int64_t w, const 
 
 static void list_outputs(const execution *run, const place *at, int64_t w, const float **pixels) {
   const falt_tensor *y = &run->plan->layer.p.output;
-  for (int64_t i = 0; i < run->plan->outputs[0]; i++)
-    for (int64_t j = 0; j < run->plan->outputs[1]; j++) {
+  for (int64_t i = 0; i < run->plan->tiling.outputs[0]; i++)
+    for (int64_t j = 0; j < run->plan->tiling.outputs[1]; j++) {
       const bool inside = at->h + i < y->size[FALT_H] && w + j < y->size[FALT_W];
       *pixels++ =
           inside ? (const float *)run->operands->output + falt_tensor_at(y, at->n, at->g, 0, at->d, at->h + i, w + j)
@@ -87,25 +85,26 @@ static void list_outputs(const execution *run, const place *at, int64_t w, const
 static void transform_row(void *context, int64_t index) {
   const execution *run = context;
   const wgrad_plan *plan = run->plan;
-  const int64_t groups = plan->layer.p.output.size[FALT_G], axis = plan->axes - 1;
-  const int64_t inputs = pitch_of(plan->all, plan->channels), gradients = pitch_of(plan->all, plan->results);
+  const int64_t groups = plan->layer.p.output.size[FALT_G], axis = plan->tiling.axes - 1;
+  const int64_t inputs = pitch_of(plan->tiling.all, plan->channels),
+                gradients = pitch_of(plan->tiling.all, plan->results);
   const place at = place_of(plan, index);
   const float *pixels[ELEMENTS];
-  for (int64_t i = 0; i < plan->tiles[1] && !falt_cancelled(); i++) {
-    const int64_t tile = first_tile(plan, &at) + i, w = i * plan->outputs[1];
+  for (int64_t i = 0; i < plan->tiling.tiles[1] && !falt_cancelled(); i++) {
+    const int64_t tile = first_tile(plan, &at) + i, w = i * plan->tiling.outputs[1];
     list_inputs(run, &at, w, pixels);
-    plan->kernels->input[axis][plan->form](
+    plan->kernels->input[axis][plan->tiling.form](
         &(falt_winograd_input){.pixels = pixels,
                                .to = run->input + at.g * inputs + tile * plan->channels,
-                               .row = plan->size[1],
+                               .row = plan->tiling.size[1],
                                .n = plan->layer.channels,
                                .depth = plan->channels,
                                .pitch = groups * inputs});
     list_outputs(run, &at, w, pixels);
-    plan->kernels->gradient[axis][plan->form](
+    plan->kernels->gradient[axis][plan->tiling.form](
         &(falt_winograd_input){.pixels = pixels,
                                .to = run->gradient + at.g * gradients + tile * plan->results,
-                               .row = plan->outputs[1],
+                               .row = plan->tiling.outputs[1],
                                .n = plan->layer.results,
                                .depth = plan->results,
                                .pitch = groups * gradients});
@@ -154,7 +153,7 @@ static void finish_row(void *context, int64_t index) {
                                        .n = falt_min(CHUNK, plan->channels - c),
                                        .from_pitch = groups * matrix,
                                        .to_pitch = CHUNK};
-    if (!plan->kernels->products[plan->axes - 1][plan->form](&call))
+    if (!plan->kernels->products[plan->tiling.axes - 1][plan->tiling.form](&call))
       for (int64_t i = 0; i < layer->taps * n; i++)
         taps[i / n * CHUNK + i % n] = direct_sum(run, g, k, c + i % n, i / n);
     store_taps(run, g, k, c, n, taps);
@@ -177,7 +176,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
                    .products = (float *)(void *)(workspace + plan->products)};
   for (int64_t c = 0; c < layer->channels; c++) run.constant[c] = (float)layer->p.boundary_value;
   for (int64_t k = 0; k < layer->results; k++) run.zeros[k] = 0;
-  const int64_t rows = layer->p.output.size[FALT_N] * groups * layer->p.output.size[FALT_D] * plan->tiles[0];
+  const int64_t rows = layer->p.output.size[FALT_N] * groups * layer->p.output.size[FALT_D] * plan->tiling.tiles[0];
   falt_parallel_for(base->device->threads, rows, transform_row, &run);
   const falt_operands inner = {
       .input = run.input, .filter = run.products, .output = run.gradient, .workspace = workspace + plan->inner};
@@ -188,7 +187,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
 static void print(const falt_plan *base, falt_text *text) {
   const wgrad_plan *plan = (const wgrad_plan *)base;
   falt_text_add(text, "(winograd-wgrad %s %s%s ", falt_isa_name(base->device->isa),
-                falt_winograd_forms[plan->form].name, plan->axes == 2 ? "x2" : "");
+                falt_winograd_forms[plan->tiling.form].name, plan->tiling.axes == 2 ? "x2" : "");
   falt_parent_print(base, text);
 }
 
@@ -208,23 +207,16 @@ static const char *inapplicable(const falt_ask *ask) {
 /* ---- plan */
 
 static void set_form(wgrad_plan *plan, falt_winograd_form form) {
-  const falt_winograd_traits *traits = &falt_winograd_forms[form];
-  const falt_tensor *y = &plan->layer.p.output;
-  plan->form = form;
-  for (int i = 0; i < 2; i++) {
-    const bool transformed = i == 1 || plan->axes == 2;
-    plan->outputs[i] = transformed ? traits->outputs : 1;
-    plan->size[i] = transformed ? traits->outputs + traits->taps - 1 : 1;
-    plan->tiles[i] = falt_ceil_div(y->size[FALT_H + i], plan->outputs[i]);
-  }
-  plan->elements = plan->size[0] * plan->size[1];
-  plan->all = y->size[FALT_N] * y->size[FALT_D] * plan->tiles[0] * plan->tiles[1];
+  const int axes = plan->layer.p.filter.size[FALT_H] > 1 ? 2 : 1;
+  plan->tiling = falt_winograd_tile(form, axes, &plan->layer.p.output);
 }
 
 static double error_of(const wgrad_plan *plan) {
-  const falt_winograd_traits *traits = &falt_winograd_forms[plan->form];
-  const int axis = plan->axes - 1;
-  return plan->all < traits->least_tiles[axis] ? ldexp(traits->wgrad_error[axis] / sqrt((double)plan->all), -24) : 0;
+  const falt_winograd_traits *traits = &falt_winograd_forms[plan->tiling.form];
+  const int axis = plan->tiling.axes - 1;
+  return plan->tiling.all < traits->least_tiles[axis]
+             ? ldexp(traits->wgrad_error[axis] / sqrt((double)plan->tiling.all), -24)
+             : 0;
 }
 
 static void set_matrices(falt_tensor *t, int row, int64_t rows, int64_t columns, int64_t matrices) {
@@ -236,13 +228,13 @@ static void set_matrices(falt_tensor *t, int row, int64_t rows, int64_t columns,
 }
 
 static falt_problem products_of(const wgrad_plan *plan) {
-  const int64_t matrices = plan->elements * plan->layer.p.output.size[FALT_G];
+  const int64_t matrices = plan->tiling.elements * plan->layer.p.output.size[FALT_G];
   falt_problem inner;
   falt_problem_default(&inner);
   inner.operation = FALT_BACKWARD_FILTER;
   inner.space = 1;
-  set_matrices(&inner.input, FALT_W, plan->all, plan->channels, matrices);
-  set_matrices(&inner.output, FALT_W, plan->all, plan->results, matrices);
+  set_matrices(&inner.input, FALT_W, plan->tiling.all, plan->channels, matrices);
+  set_matrices(&inner.output, FALT_W, plan->tiling.all, plan->results, matrices);
   set_matrices(&inner.filter, FALT_K, plan->results, plan->channels, matrices);
   falt_problem_canonical(&inner);
   return inner;
@@ -250,9 +242,9 @@ static falt_problem products_of(const wgrad_plan *plan) {
 
 /* Floats of the transforms of x and dy, and of the products. */
 static double floats_of(const wgrad_plan *plan) {
-  const double matrices = (double)plan->elements * (double)plan->layer.p.output.size[FALT_G];
+  const double matrices = (double)plan->tiling.elements * (double)plan->layer.p.output.size[FALT_G];
   const double channels = (double)plan->channels, results = (double)plan->results;
-  return matrices * ((double)plan->all * (channels + results) + channels * results);
+  return matrices * ((double)plan->tiling.all * (channels + results) + channels * results);
 }
 
 /* Operations in the time of transforming an element and storing it, and of storing an isolated result, as measured; and
@@ -272,7 +264,8 @@ static double own_seconds(const wgrad_plan *plan, const falt_device *device) {
  * machine: it is by products for each output. */
 static double expected_of(const wgrad_plan *plan, falt_ask *ask) {
   const falt_problem inner = products_of(plan);
-  if (ask->budget->deterministic) return (double)plan->elements / (double)(plan->outputs[0] * plan->outputs[1]);
+  if (ask->budget->deterministic)
+    return (double)plan->tiling.elements / (double)(plan->tiling.outputs[0] * plan->tiling.outputs[1]);
   falt_plan *child = falt_plan_child(ask, &inner, NULL);
   const double seconds = child ? child->cost.seconds + own_seconds(plan, ask->device) : INFINITY;
   falt_plan_destroy(&child);
@@ -298,12 +291,12 @@ static falt_winograd_form best_form(wgrad_plan *plan, falt_ask *ask) {
 }
 
 static void lay_memory(wgrad_plan *plan) {
-  const size_t matrices = (size_t)(plan->elements * plan->layer.p.output.size[FALT_G]) * sizeof(float);
+  const size_t matrices = (size_t)(plan->tiling.elements * plan->layer.p.output.size[FALT_G]) * sizeof(float);
   falt_memory_layout *layout = &plan->parent.base.layout;
   plan->inner = falt_place_child(layout, plan->parent.child);
   plan->constants = falt_place_part(layout, (size_t)(plan->layer.channels + plan->layer.results) * sizeof(float));
-  plan->input = falt_place_part(layout, matrices * (size_t)pitch_of(plan->all, plan->channels));
-  plan->gradient = falt_place_part(layout, matrices * (size_t)pitch_of(plan->all, plan->results));
+  plan->input = falt_place_part(layout, matrices * (size_t)pitch_of(plan->tiling.all, plan->channels));
+  plan->gradient = falt_place_part(layout, matrices * (size_t)pitch_of(plan->tiling.all, plan->results));
   plan->products = falt_place_part(layout, matrices * (size_t)pitch_of(plan->results, plan->channels));
   plan->parent.base.workspace = layout->total;
 }
@@ -312,7 +305,6 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   wgrad_plan *plan = (wgrad_plan *)base;
   falt_layer_init_gradient(&plan->layer, ask->problem, ask->device->isa);
   plan->kernels = falt_winograd_kernels_for(ask->device->isa);
-  plan->axes = plan->layer.p.filter.size[FALT_H] > 1 ? 2 : 1;
   plan->channels = falt_round_up(plan->layer.channels, plan->layer.kernels->width);
   plan->results = falt_round_up(plan->layer.results, plan->layer.kernels->width);
   const falt_winograd_form form = best_form(plan, ask);
