@@ -292,7 +292,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
   const falt_tensor *w = &layer->p.filter;
   char *workspace = operands->workspace;
   float *factors = (float *)(void *)(workspace + plan->factors), *room = (float *)(void *)(workspace + plan->filter);
-  const bool given = plan->in_place && !plan->packed;
+  const bool given = plan->step > 0 && !plan->packed;
   execution run = {.plan = plan, .operands = operands, .factors = factors};
   if (falt_igemm_nchw_packs_all(plan)) falt_igemm_nchw_pack(plan, operands->filter, room);
   run.filter = given ? (const float *)operands->filter + w->offset : plan->packed ? plan->packed : room;
@@ -365,7 +365,6 @@ static falt_plan *plan_igemm(const falt_solver *solver, falt_ask *ask) {
   plan->layer = layer;
   plan->depth = layer.channels * layer.taps;
   plan->step = place_step(&layer, ask->device);
-  plan->in_place = plan->step > 0;
   plan->tap_step = falt_tensor_tap_step(&layer.p.filter);
   plan->backwards = layer.taps > 1 && plan->tap_step == -1;
   plan->values = ask->filter_values;

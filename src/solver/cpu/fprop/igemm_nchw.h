@@ -13,8 +13,7 @@ typedef struct falt_igemm_nchw_scratch {
 typedef struct falt_igemm_nchw_plan {
   falt_plan base;
   falt_layer layer;
-  bool in_place;            /* the filter is read in place */
-  int64_t step;             /* stride of the elements of a filter row that is read in place */
+  int64_t step;             /* stride of the elements of a filter row, if the filter is read in place; else 0 */
   bool just_in_time;        /* tasks pack the rows that they multiply next */
   bool own_rows;            /* tasks pack all of their rows first, each for itself */
   bool backwards;           /* taps are summed last to first, their order in memory */
@@ -38,7 +37,7 @@ int64_t falt_igemm_nchw_tasks(const falt_igemm_nchw_plan *plan);
 
 /* Whether all threads pack a filter that is given with each execution before they multiply. */
 static inline bool falt_igemm_nchw_packs_all(const falt_igemm_nchw_plan *plan) {
-  return !plan->base.packed && !plan->in_place && !plan->just_in_time && !plan->own_rows;
+  return !plan->base.packed && plan->step == 0 && !plan->just_in_time && !plan->own_rows;
 }
 
 /* Packs a filter: for each group and output channel a row of (channel, tap). Runs on the device's threads. */

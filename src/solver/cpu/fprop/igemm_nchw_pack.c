@@ -150,7 +150,7 @@ static double cost_of_element(const falt_igemm_nchw_plan *plan) {
 
 double falt_igemm_nchw_pack_work(const falt_igemm_nchw_plan *plan) {
   const double share = plan->just_in_time ? just_in_time : plan->own_rows ? (double)plan->bands.count : 1;
-  return plan->base.packed || plan->in_place
+  return plan->base.packed || plan->step > 0
              ? 0
              : share * cost_of_element(plan) * (double)falt_tensor_count(&plan->layer.p.filter);
 }

@@ -88,7 +88,7 @@ static void cut_near(falt_igemm_nchw_plan *plan) {
   const int64_t groups = layer->p.output.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
   const int64_t wanted = threads == 1 ? 1 : 2 * threads;
   int64_t most = kernels->vectors;
-  const bool packs = !plan->base.packed && !plan->in_place && plan->vectors <= most; /* by rows: once, in one panel */
+  const bool packs = !plan->base.packed && plan->step == 0 && plan->vectors <= most; /* by rows: once, in one panel */
   while (!packs && most > 2 && falt_ceil_div(plan->vectors, most) * groups < wanted) most--;
   const int64_t panels = falt_ceil_div(plan->vectors, most);
   const int64_t rows = falt_min(layer->results, kernels->rows[falt_ceil_div(plan->vectors, panels)]);
@@ -104,7 +104,7 @@ static void keep_better(falt_igemm_nchw_plan *plan, const falt_igemm_nchw_plan *
 /* Whether a task may pack its rows: they and a panel stay in the second-level cache. */
 static bool may_own_rows(const falt_igemm_nchw_plan *plan, int64_t chunks) {
   const int64_t elements = falt_ceil_div(plan->layer.results, chunks) * plan->depth;
-  return !plan->base.packed && !plan->in_place &&
+  return !plan->base.packed && plan->step == 0 &&
          elements * (int64_t)sizeof(float) <= (int64_t)plan->base.device->caches.l2 / 4;
 }
 
