@@ -31,6 +31,7 @@ enum {
   ROW(inner_product, LAYERS | FORWARD, "layers of few outputs for each weight, which is read in place")                 \
   ROW(direct_nhwc, LAYERS | FORWARD, "dense NHWC layers, by indirect convolution")                                     \
   ROW(igemm_nchw, LAYERS | FORWARD, "dense NCHW layers, as implicit GEMM")                                             \
+  ROW(igemm_nchw_bf16, LAYERS | FORWARD, "dense NCHW layers in bf16, as implicit GEMM in VNNI order (AMX)")            \
   ROW(igemm_vnni, LAYERS | FORWARD, "dense layers of 8-bit and 16-bit types, as implicit GEMM in VNNI order (AMX)")    \
   ROW(fprop_nchw, LAYERS | FORWARD,                                                                                    \
       "dense NCHW layers of narrow types, converted to NHWC and back")                                                 \

@@ -121,6 +121,7 @@ static const struct {
     {"inner-product", "forward n=4 c=65536 h=1 w=1 k=8192 r=1 s=1"},
     {"fprop-nchw", "forward n=32 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 type=bf16"},
     {"igemm-nchw", "forward n=4 c=256 h=64 w=64 k=256 r=9 s=9 pad=4"},
+    {"igemm-nchw-bf16", "forward n=32 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 type=bf16"},
     {"winograd", "forward n=16 c=512 h=128 w=128 k=512 r=3 s=3 pad=1 layout=nhwc"},
     {"winograd", "forward n=8 c=1024 h=64 w=64 k=1024 r=3 s=3 pad=1 groups=2"},
     {"igemm-vnni", "forward n=32 c=512 h=64 w=64 k=512 r=7 s=7 pad=3 layout=nhwc type=bf16"},

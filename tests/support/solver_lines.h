@@ -25,6 +25,7 @@ static const char *const solver_lines[] = {
     ("forward n=3 c=64 h=14 w=14 k=40 r=3 s=3 pad=1 type=u8 weight-type=s8 out-type=u8 alpha=0.01 layout=nhwc "
      "residual=1"),
     "forward n=2 c=72 h=7 w=7 k=80 r=3 s=3 pad=1 type=bf16",
+    "forward n=2 c=37 h=9 w=12 k=40 r=1 s=1 type=bf16 bias=1 residual=1",
     "forward n=2 c=32 h=20 w=25 k=33 r=3 s=3 pad=1 stride=2 type=bf16 layout=nhwc residual=1 act=silu",
     "forward n=1 c=70 w=300 k=77 s=5 pad=9:3 dilation=4 type=bf16 layout=ncw bias=1 residual=1 act=gelu",
     "forward n=2 c=48 h=13 w=29 k=40 r=3 s=3 pad=1 type=f16 layout=nhwc residual=1 act=relu6",

@@ -122,8 +122,10 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   base->cost.seconds += falt_planes_seconds(ask->device, &p->input, p->input.type, !is_forward(p));
   base->cost.seconds += falt_planes_seconds(ask->device, &p->output, p->output.type, is_forward(p));
   if (reads_f32(p) && is_forward(p)) base->cost.seconds *= f32_cost;
-  /* Not for narrow types with several taps: there the solvers without a transpose are underestimated as much. */
-  if (has_one_tap(p) || reads_f32(p)) base->cost.seconds += falt_planes_loads(ask->device, p);
+  /* Not for several taps of types that have no solver for NCHW of their own: those without a transpose are
+   * underestimated as much. */
+  if (has_one_tap(p) || reads_f32(p) || p->filter.type == FALT_BF16)
+    base->cost.seconds += falt_planes_loads(ask->device, p);
   return NULL;
 }
 

@@ -142,6 +142,23 @@ typedef struct falt_tiles_square {
   int n;
 } falt_tiles_square;
 
+/* 32 rows of n <= 32 elements of 16 bits that are 1 or 2 apart, as the tiles that `pair` makes. Row m begins offset[m]
+ * elements from `from`. Its element i is read only if bit i of keep[mask[m]] is set, else it is 0: no bit from n on may
+ * be set. A row may begin outside the operand. */
+typedef struct falt_tiles_kept {
+  const void *from;
+  const int64_t *offset;
+  const int32_t *mask;
+  const uint32_t *keep;
+  char *to;
+  int n, apart;
+} falt_tiles_kept;
+
+/* The address of element i of row m. */
+static inline const void *falt_tiles_kept_at(const falt_tiles_kept *call, int m, int64_t i) {
+  return (const void *)((uintptr_t)call->from + (uintptr_t)(call->offset[m] + i * call->apart) * 2);
+}
+
 /* to[i*64 + 4*k + b] = rows[k][4*i + b] for n <= 16 rows of `bytes` bytes: the groups of 16 columns become adjacent.
  * Zeros follow a row's end, up to a multiple of 64 bytes, and replace rows beyond n. */
 typedef struct falt_tiles_transpose {
@@ -190,6 +207,7 @@ typedef struct falt_tiles_kernels {
   void (*upconvert)(const falt_tiles_upconvert *call);
   void (*zip)(const falt_tiles_zip *call);
   void (*pair)(const falt_tiles_square *call);
+  void (*pair_kept)(const falt_tiles_kept *call);
   void (*transpose_rows)(const falt_tiles_square *call);
   void (*cross)(const falt_tiles_square *call);
   void (*transpose)(const falt_tiles_transpose *call);

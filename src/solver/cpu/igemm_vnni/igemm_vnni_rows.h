@@ -153,21 +153,56 @@ typedef struct pairs {
   __m512i low, high;
 } pairs;
 
-FALT_INLINE pairs pair_rows(const void *even, const void *odd, int n) {
+FALT_INLINE pairs pair_vectors(__m512i even, __m512i odd) {
   static const int16_t order[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
                                     8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __mmask32 mask = n < 32 ? ((__mmask32)1 << n) - 1 : ~(__mmask32)0;
-  const __m512i a = _mm512_maskz_loadu_epi16(mask, even), b = _mm512_maskz_loadu_epi16(mask, odd);
   const __m512i low = _mm512_loadu_si512(order), high = _mm512_add_epi16(low, _mm512_set1_epi16(16));
-  return (pairs){_mm512_permutex2var_epi16(a, low, b), _mm512_permutex2var_epi16(a, high, b)};
+  return (pairs){_mm512_permutex2var_epi16(even, low, odd), _mm512_permutex2var_epi16(even, high, odd)};
+}
+
+FALT_INLINE pairs pair_rows(const void *even, const void *odd, int n) {
+  const __mmask32 mask = n < 32 ? ((__mmask32)1 << n) - 1 : ~(__mmask32)0;
+  return pair_vectors(_mm512_maskz_loadu_epi16(mask, even), _mm512_maskz_loadu_epi16(mask, odd));
+}
+
+FALT_INLINE void store_pairs(pairs p, char *to, int n) {
+  _mm512_storeu_si512(to, p.low);
+  if (n > FALT_TILE_ROWS) _mm512_storeu_si512(to + FALT_TILE, p.high);
 }
 
 static void pair(const falt_tiles_square *call) {
-  for (int g = 0; g < GROUPS; g++) {
-    const pairs p = pair_rows(call->rows[2 * g], call->rows[2 * g + 1], call->n);
-    _mm512_storeu_si512(call->to + g * FALT_TILE_BYTES, p.low);
-    if (call->n > FALT_TILE_ROWS) _mm512_storeu_si512(call->to + FALT_TILE + g * FALT_TILE_BYTES, p.high);
-  }
+  for (int g = 0; g < GROUPS; g++)
+    store_pairs(pair_rows(call->rows[2 * g], call->rows[2 * g + 1], call->n), call->to + g * FALT_TILE_BYTES, call->n);
+}
+
+/* Bit i of the lower half to bit 2*i. */
+FALT_INLINE __mmask32 even_bits(uint32_t half) {
+  half = (half | half << 8) & 0x00ff00ff;
+  half = (half | half << 4) & 0x0f0f0f0f;
+  half = (half | half << 2) & 0x33333333;
+  return (half | half << 1) & 0x55555555;
+}
+
+/* The kept elements of a row, which are 1 or 2 apart. */
+FALT_INLINE __m512i load_kept(const falt_tiles_kept *call, int m, const int apart) {
+  const uint32_t keep = call->keep[call->mask[m]];
+  if (apart == 1) return _mm512_maskz_loadu_epi16(keep, falt_tiles_kept_at(call, m, 0));
+  const __m512i first = _mm512_maskz_loadu_epi16(even_bits(keep & 0xffff), falt_tiles_kept_at(call, m, 0));
+  const __m512i second = _mm512_maskz_loadu_epi16(even_bits(keep >> 16), falt_tiles_kept_at(call, m, 16));
+  return _mm512_inserti64x4(_mm512_castsi256_si512(_mm512_cvtepi32_epi16(first)), _mm512_cvtepi32_epi16(second), 1);
+}
+
+FALT_INLINE void pair_apart(const falt_tiles_kept *call, const int apart) {
+  for (int g = 0; g < GROUPS; g++)
+    store_pairs(pair_vectors(load_kept(call, 2 * g, apart), load_kept(call, 2 * g + 1, apart)),
+                call->to + g * FALT_TILE_BYTES, call->n);
+}
+
+static void pair_kept(const falt_tiles_kept *call) {
+  if (call->apart == 1)
+    pair_apart(call, 1);
+  else
+    pair_apart(call, 2);
 }
 
 /* A square of 16 x 16 groups, in place: groups at distance 1 and 2 within quarters, then the quarters. */
@@ -232,6 +267,16 @@ static void pair(const falt_tiles_square *call) {
     for (int m = 0; m < 2 * GROUPS; m++) {
       char *to = call->to + i / FALT_TILE_ROWS * FALT_TILE + m / 2 * FALT_TILE_BYTES + i % FALT_TILE_ROWS * GROUP;
       const uint16_t x = i < call->n ? ((const uint16_t *)call->rows[m])[i] : 0;
+      memcpy(to + m % 2 * 2, &x, sizeof x);
+    }
+}
+
+static void pair_kept(const falt_tiles_kept *call) {
+  const int tiles = call->n > FALT_TILE_ROWS ? 2 : 1;
+  for (int i = 0; i < tiles * FALT_TILE_ROWS; i++)
+    for (int m = 0; m < 2 * GROUPS; m++) {
+      char *to = call->to + i / FALT_TILE_ROWS * FALT_TILE + m / 2 * FALT_TILE_BYTES + i % FALT_TILE_ROWS * GROUP;
+      const uint16_t x = call->keep[call->mask[m]] >> i & 1 ? *(const uint16_t *)falt_tiles_kept_at(call, m, i) : 0;
       memcpy(to + m % 2 * 2, &x, sizeof x);
     }
 }

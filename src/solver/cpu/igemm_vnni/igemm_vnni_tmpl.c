@@ -322,6 +322,7 @@ const falt_tiles_kernels JOIN(falt_tiles_kernels_, FALT_ISA_SUFFIX) = {
     .upconvert = upconvert,
     .zip = zip,
     .pair = pair,
+    .pair_kept = pair_kept,
     .transpose_rows = transpose_rows,
     .cross = cross,
     .transpose = transpose,

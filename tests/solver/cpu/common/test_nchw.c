@@ -99,6 +99,8 @@ static const sample many[] = {
     {"direct-nhwc", "forward n=1 c=64 h=7 w=7 k=100 r=3 s=3 pad=1 layout=nhwc", FALT_F32, FALT_F32},
     {"direct-nhwc", "forward n=1 c=70 h=14 w=14 k=77 r=1 s=1 layout=nhwc", FALT_F32, FALT_F32},
     {"igemm-nchw", "forward n=1 c=70 h=14 w=14 k=77 r=3 s=3 pad=1", FALT_F32, FALT_F32},
+    {"igemm-nchw-bf16", "forward n=1 c=70 h=14 w=14 k=77 r=3 s=3 pad=1 type=bf16", FALT_BF16, FALT_BF16},
+    {"igemm-nchw-bf16", "forward n=1 c=64 h=7 w=7 k=320 r=1 s=1 type=bf16", FALT_BF16, FALT_BF16},
     {"dgrad-strided", "backward-data n=1 c=77 h=14 w=14 k=64 r=3 s=3 pad=1", FALT_F32, FALT_F32},
     {"dgrad-strided", "backward-data n=1 c=128 h=13 w=12 k=40 r=1 s=1", FALT_F32, FALT_F32},
     {"dgrad-strided", "backward-data n=1 c=100 h=7 w=8 k=64 r=3 s=3 pad=1 layout=nhwc", FALT_F32, FALT_F32},

@@ -197,6 +197,29 @@ static void check_squares(const falt_tiles_kernels *kernels) {
       assert_int_equal(transposed[i * PITCH / 2 + m], i < n && m < LONG ? m * LONG + i : 0x101);
 }
 
+/* Pairs of rows, 1 or 2 apart, without the elements that are not kept, which are not read: they are beyond a page
+ * without access, or before the operand. */
+static void check_kept(const falt_tiles_kernels *kernels) {
+  enum { LONG = 32, MASKS = 3 };
+  static uint16_t tiles[2 * TILE / 2];
+  guarded pages = guard(1, 1);
+  const int n = pick(1, LONG), apart = pick(1, 2), elements = (n - 1) * apart + 1;
+  uint16_t *from = (uint16_t *)(void *)before_guard(&pages, 0, (size_t)elements * 2);
+  int64_t offset[LONG];
+  int32_t mask[LONG];
+  uint32_t keep[MASKS] = {0};
+  for (int i = 0; i < elements; i++) from[i] = (uint16_t)(i + 1);
+  for (int m = 0; m < MASKS; m++)
+    for (int i = 0; i < n; i++) keep[m] |= (uint32_t)(i * apart + m < elements && pick(0, 3) > 0) << i;
+  for (int m = 0; m < LONG; m++) offset[m] = mask[m] = (int32_t)pick(0, MASKS - 1);
+  kernels->pair_kept(&(falt_tiles_kept){from, offset, mask, keep, (char *)tiles, n, apart});
+  for (int i = 0; i < (n + 15) / 16 * 16; i++)
+    for (int m = 0; m < LONG; m++)
+      assert_int_equal(tiles[i / 16 * 512 + m / 2 * 32 + i % 16 * 2 + m % 2],
+                       i < n && keep[mask[m]] >> i & 1 ? i * apart + offset[m] + 1 : 0);
+  unguard(&pages);
+}
+
 /* Groups of four bytes or two halves, and nothing beyond them. */
 static void check_zip(const falt_tiles_kernels *kernels) {
   enum { LONG = 200 };
@@ -350,6 +373,7 @@ static void check_moves(const falt_tiles_kernels *kernels) {
   for (int round = 0; round < ROUNDS; round++) {
     check_spread(kernels);
     check_squares(kernels);
+    check_kept(kernels);
     check_zip(kernels);
     check_transpose(kernels);
     check_slots(kernels, round % 2);
