@@ -57,6 +57,13 @@ static bool is_narrow_float(falt_type type) {
   return falt_type_is_float(type) && type != FALT_F64;
 }
 
+/* Whether neighbours along the width of the output are adjacent, or 2 apart: a polyphase part of a gradient. */
+static bool has_neighbours(const falt_problem *p) {
+  const bool apart = p->output.stride[FALT_W] == 2 && falt_epilogue_is_identity(p);
+  return (falt_tensor_unit(&p->output, FALT_W) || apart) &&
+         (!p->has_residual || falt_tensor_unit(&p->residual, FALT_W));
+}
+
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   return p->operation != FALT_FORWARD                                ? "only forward"
@@ -66,31 +73,35 @@ static const char *inapplicable(const falt_ask *ask) {
          : p->accumulator != FALT_F32                                ? "sums are f32"
          : !zeros_outside(p)                                         ? "only zeros outside"
          : p->axis[2].stride > 2 && p->output.size[FALT_W] > 1       ? "its stride along the width is more than 2"
-         : !falt_planes_adjacent(&p->input) || !falt_planes_adjacent(&p->output) ||
-                 (p->has_residual && !falt_planes_adjacent(&p->residual))
-             ? "pixels are not adjacent in memory"
-             : NULL;
+         : !falt_tensor_unit(&p->input, FALT_W)                      ? "pixels of the input are not adjacent"
+         : !has_neighbours(p) ? "pixels of the output are not adjacent, or 2 apart without an epilogue"
+                              : NULL;
 }
 
-/* How rows of the filter are stored; false if neither channels nor the taps of a channel are adjacent. */
-static bool find_rows(falt_nchw_bf16_plan *plan) {
+/* Whether all elements of a row are one run, `inner` of them before the next of the outer ones. */
+static bool is_run(int64_t inner, int64_t outer, int64_t step, int64_t apart) {
+  return (step == 1 || inner == 1) && (apart == inner || outer == 1);
+}
+
+/* How rows of the filter are packed, and the order of their elements. */
+static void find_rows(falt_nchw_bf16_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const falt_tensor *w = &layer->p.filter;
   const int64_t step = falt_tensor_tap_step(w), channels = layer->channels, taps = layer->taps;
-  if (falt_tensor_unit(w, FALT_C) && step != 0)
-    plan->rows = (falt_nchw_bf16_rows){.inner = channels, .outer = taps, .apart = step};
-  else if (taps > 1 && (step == 1 || step == -1))
-    plan->rows = (falt_nchw_bf16_rows){
-        .taps_inner = true, .backwards = step < 0, .inner = taps, .outer = channels, .apart = w->stride[FALT_C]};
-  else if (taps == 1 && falt_tensor_unit(w, FALT_K))
-    plan->rows = (falt_nchw_bf16_rows){.transposed = true, .inner = channels, .outer = 1};
-  else
-    return false;
-  if (plan->rows.apart == plan->rows.inner) { /* a row is one run */
-    plan->rows.inner *= plan->rows.outer;
-    plan->rows.outer = 1;
+  const int64_t distance = step < 0 ? -step : step; /* 0: taps are not equally spaced */
+  plan->channels = channels;
+  plan->packing = FALT_ROWS_COPIED;
+  if (taps == 1 && !falt_tensor_unit(w, FALT_C) && falt_tensor_unit(w, FALT_K)) {
+    plan->packing = FALT_ROWS_TRANSPOSED;
+  } else if (distance > 0 && is_run(channels, taps, w->stride[FALT_C], distance)) {
+    plan->backwards = step < 0 && taps > 1;
+  } else if (distance > 0 && is_run(taps, channels, distance, w->stride[FALT_C])) {
+    plan->taps_inner = true;
+    plan->backwards = step < 0 && taps > 1;
+  } else {
+    plan->packing = FALT_ROWS_GATHERED;
+    plan->channels = falt_round_up(channels, 2);
   }
-  return true;
 }
 
 /* Whether taps read at a fixed distance from the positions of an image, wherever its rows end. */
@@ -98,25 +109,25 @@ static bool runs_on(const falt_problem *p) {
   const int64_t *x = p->input.size, *y = p->output.size;
   for (int a = 0; a < 3; a++)
     if (p->axis[a].stride != 1 && y[FALT_D + a] > 1) return false;
-  return x[FALT_W] == y[FALT_W] && (y[FALT_D] == 1 || x[FALT_H] == y[FALT_H]);
+  return x[FALT_W] == y[FALT_W] && (y[FALT_D] == 1 || x[FALT_H] == y[FALT_H]) && falt_planes_adjacent(&p->input) &&
+         falt_planes_adjacent(&p->output) && (!p->has_residual || falt_planes_adjacent(&p->residual));
 }
 
 /* Whether tiles may be the rows of the caller's filter: matrix units read whole tiles, vectors pairs. */
 static bool reads_in_place(const falt_nchw_bf16_plan *plan) {
-  const falt_nchw_bf16_rows *rows = &plan->rows;
-  const bool dense = !rows->transposed && rows->outer == 1;
   const int64_t unit = plan->kernels->together > 1 ? PIECE : 2;
-  return dense && plan->depth % unit == 0 && plan->tiles * plan->tile_rows == plan->layer.results;
+  return plan->packing == FALT_ROWS_COPIED && plan->depth % unit == 0 &&
+         plan->tiles * plan->tile_rows == plan->layer.results;
 }
 
 /* ---- estimate */
 
 /* In f32 operations at the vectors' peak rate: for each element of a panel; for each sum; for each product of a panel
- * and a pair of tiles; for each panel; for each element of a packed row, and each run of a row. AVX2 packs panels
- * element by element. */
+ * and a pair of tiles; for each panel; for each element of a packed row, and each two channels that are gathered. AVX2
+ * packs panels element by element. */
 static const double per_element = 8, per_element_avx2 = 80, per_sum = 6, per_product = 3000, per_panel = 4000;
 static const double apart = 4; /* factor of elements of a panel that are 2 apart */
-static const double per_packed = 6, per_run = 90;
+static const double per_packed = 6, per_gather = 4000;
 static const double share = 0.85;        /* of the multiply-add peak */
 static const double matrix_share = 0.65; /* of a matrix unit's rate, beside `share` */
 static const double in_order = 0.5;      /* of the time of loading one line after the other */
@@ -126,11 +137,12 @@ static double columns_of(const falt_nchw_bf16_plan *plan) {
   return (double)(plan->lines * falt_round_up(plan->length, ROWS));
 }
 
+/* Of all groups' rows. A gathering call has two channels of 32 rows at a few taps; one tap that is alone costs as much.
+ */
 static double packing(const falt_nchw_bf16_plan *plan) {
-  const falt_nchw_bf16_rows *rows = &plan->rows;
   const double elements = (double)(falt_nchw_bf16_groups(plan) * falt_nchw_bf16_packed(plan));
-  const double runs = (double)(falt_nchw_bf16_groups(plan) * plan->layer.results * rows->outer);
-  return elements * per_packed + (rows->transposed ? 0 : runs * per_run);
+  const double calls = elements / (double)(2 * 2 * plan->tile_rows * plan->layer.taps);
+  return elements * per_packed + (plan->packing == FALT_ROWS_GATHERED ? calls * per_gather : 0);
 }
 
 static bool packs_all(const falt_nchw_bf16_plan *plan) {
@@ -215,9 +227,8 @@ static void lay_memory(falt_nchw_bf16_plan *plan) {
   const int64_t *taps = &layer->p.filter.size[FALT_D];
   const int64_t rows = falt_layer_most(&plan->chunks) * 2 * plan->tile_rows, groups = falt_nchw_bf16_groups(plan);
   falt_memory_layout *all = &plan->base.layout;
-  plan->at.panel = falt_place_part(&plan->at.parts, (size_t)(plan->segments * plan->pieces) * 2 * FALT_TILE);
+  plan->at.panel = falt_place_part(&plan->at.parts, (size_t)plan->pieces * 2 * FALT_TILE);
   plan->at.rows = falt_place_part(&plan->at.parts, plan->own_rows ? (size_t)(rows * falt_nchw_bf16_row(plan)) * 2 : 0);
-  plan->at.list = falt_place_part(&plan->at.parts, (size_t)plan->segments * 2 * sizeof(falt_tile_rows));
   plan->at.inside = falt_place_part(&plan->at.parts, (size_t)(taps[0] + taps[1] + taps[2]) * sizeof(uint32_t));
   plan->at.keep = falt_place_part(&plan->at.parts, (size_t)(layer->taps + 1) * sizeof(uint32_t));
   falt_rows_place(all, plan->base.device, &plan->at.parts);
@@ -231,22 +242,16 @@ static void set_sizes(falt_nchw_bf16_plan *plan) {
   const falt_problem *p = &layer->p;
   const int64_t *y = p->output.size;
   const bool matrix = plan->kernels->together > 1;
-  plan->depth = layer->channels * layer->taps;
+  plan->depth = plan->channels * layer->taps;
+  plan->pieces = falt_ceil_div(plan->depth, PIECE);
   plan->tiles = falt_ceil_div(layer->results, ROWS);
-  plan->tile_rows = matrix || !layer->plain ? ROWS : falt_ceil_div(layer->results, plan->tiles);
+  plan->tile_rows = matrix || !layer->plain || plan->packing == FALT_ROWS_GATHERED
+                        ? ROWS
+                        : falt_ceil_div(layer->results, plan->tiles);
   plan->images = runs_on(p);
   plan->length = plan->images ? y[FALT_D] * y[FALT_H] * y[FALT_W] : y[FALT_W];
   plan->lines = layer->positions / plan->length;
   plan->panels = falt_ceil_div(plan->length, COLUMNS);
-}
-
-/* Segments of rows that are packed: what one reads of the filter, for all rows of a pair, stays in the first-level
- * cache. */
-static void set_segments(falt_nchw_bf16_plan *plan) {
-  const falt_nchw_bf16_rows *rows = &plan->rows;
-  const bool blocks = rows->taps_inner && !plan->in_place && rows->outer > FALT_NCHW_BF16_BLOCK;
-  plan->segments = blocks ? falt_ceil_div(rows->outer, FALT_NCHW_BF16_BLOCK) : 1;
-  plan->pieces = blocks ? rows->inner : falt_ceil_div(plan->depth, PIECE);
 }
 
 /* Packs a filter that is known. */
@@ -273,14 +278,13 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   falt_nchw_bf16_plan *plan = (falt_nchw_bf16_plan *)base;
   const char *why = falt_layer_shape(&plan->layer, ask->problem, ask->device->isa);
   if (why) return why;
-  if (!find_rows(plan)) return "neither channels nor taps of the filter are adjacent";
+  find_rows(plan);
   plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   set_sizes(plan);
   if (plan->depth > MOST_DEPTH) return "a panel of all its taps does not fit into a cache";
   plan->values = ask->filter_values;
   base->packed = plan->values != NULL;
   plan->in_place = !base->packed && reads_in_place(plan);
-  set_segments(plan);
   set_tasks(plan);
   lay_memory(plan);
   return NULL;

@@ -5,22 +5,18 @@
 #include "solver/cpu/common/layer.h"
 #include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
-enum {
-  FALT_NCHW_BF16_PIECE = FALT_TILE_BYTES / 2, /* elements of the depth that a tile has */
-  FALT_NCHW_BF16_BLOCK = FALT_NCHW_BF16_PIECE /* outer elements of a segment, so that it is of whole pieces */
-};
+enum { FALT_NCHW_BF16_PIECE = FALT_TILE_BYTES / 2 /* elements of the depth that a tile has */ };
 
-/* How rows of the filter are stored: `inner` adjacent elements, `outer` times, `apart` elements from each other. */
-typedef struct falt_nchw_bf16_rows {
-  bool transposed; /* adjacent elements are of neighbouring rows instead; one tap */
-  bool taps_inner; /* the taps of a channel are neighbours; else the channels of a tap */
-  bool backwards;  /* taps are summed last to first, their order in memory */
-  int64_t inner, outer, apart;
-} falt_nchw_bf16_rows;
+/* How rows of the filter become rows of tiles. */
+typedef enum falt_nchw_bf16_packing {
+  FALT_ROWS_COPIED,     /* a row is one run of elements: all taps of channel after channel, or channels of taps */
+  FALT_ROWS_TRANSPOSED, /* one tap, and neighbouring rows are adjacent */
+  FALT_ROWS_GATHERED    /* taps from anywhere: all channels of one, then of the next; an even number of channels */
+} falt_nchw_bf16_packing;
 
 /* Offsets into a worker's scratch. */
 typedef struct falt_nchw_bf16_scratch {
-  size_t panel, rows, list, inside, keep;
+  size_t panel, rows, inside, keep;
   falt_memory_layout parts;
 } falt_nchw_bf16_scratch;
 
@@ -28,9 +24,11 @@ typedef struct falt_nchw_bf16_plan {
   falt_plan base;
   falt_layer layer;
   const falt_tiles_kernels *kernels;
-  falt_nchw_bf16_rows rows;
-  int64_t depth;            /* elements of a filter row */
-  int64_t segments, pieces; /* of a row, each of its pieces; the last segment ends with zeros */
+  falt_nchw_bf16_packing packing;
+  bool taps_inner;          /* taps of a channel follow each other in a row; else channels of a tap */
+  bool backwards;           /* taps are summed last to first, their order in memory */
+  int64_t channels;         /* in a row: the layer's, or one more, of zeros */
+  int64_t depth, pieces;    /* elements of a filter row, and of FALT_NCHW_BF16_PIECE elements */
   int64_t tiles, tile_rows; /* of a group's filter */
   bool images;              /* a line of positions is an image; else a row */
   int64_t lines, length;    /* of all images; positions of one */
@@ -56,12 +54,15 @@ static inline int64_t falt_nchw_bf16_groups(const falt_nchw_bf16_plan *plan) {
 static inline int64_t falt_nchw_bf16_tasks(const falt_nchw_bf16_plan *plan) {
   return falt_nchw_bf16_groups(plan) * plan->chunks.count * plan->bands.count;
 }
-/* Elements of a packed row, and of a group's packed rows: pairs of tiles, of each segment all rows. */
+/* Elements of a packed row, of the rows of a pair of tiles, and of a group's. */
 static inline int64_t falt_nchw_bf16_row(const falt_nchw_bf16_plan *plan) {
-  return plan->segments * plan->pieces * FALT_NCHW_BF16_PIECE;
+  return plan->pieces * FALT_NCHW_BF16_PIECE;
+}
+static inline int64_t falt_nchw_bf16_pair(const falt_nchw_bf16_plan *plan) {
+  return 2 * plan->tile_rows * falt_nchw_bf16_row(plan);
 }
 static inline int64_t falt_nchw_bf16_packed(const falt_nchw_bf16_plan *plan) {
-  return plan->tiles * plan->tile_rows * falt_nchw_bf16_row(plan);
+  return falt_nchw_bf16_pairs(plan) * falt_nchw_bf16_pair(plan);
 }
 
 /* Fills `offset` and `tap`. */

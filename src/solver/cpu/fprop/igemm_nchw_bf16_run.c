@@ -18,8 +18,8 @@ static const uint16_t zeros[PIECE];
 typedef struct execution {
   const falt_nchw_bf16_plan *plan;
   const falt_operands *operands;
-  const uint16_t *rows;    /* of the first group, unless tasks pack them */
-  int64_t row_step, group; /* elements from row to row, from group to group */
+  const uint16_t *rows;               /* of the first group, unless tasks pack them */
+  int64_t row_step, pair_step, group; /* elements from row to row, from pair of tiles to pair, from group to group */
   const float *factors;
 } execution;
 
@@ -30,9 +30,8 @@ typedef struct task {
   int64_t group, first_pair, last_pair;
   const uint16_t *rows; /* the first of the chunk */
   char *panel;
-  falt_tile_rows *list; /* of each segment two tiles */
-  uint32_t *inside;     /* for each axis and tap along it: whether column i is inside the input, bit i */
-  uint32_t *keep;       /* the same for each tap, and none */
+  uint32_t *inside; /* for each axis and tap along it: whether column i is inside the input, bit i */
+  uint32_t *keep;   /* the same for each tap, and none */
   int64_t out[FALT_TILES_ROWS], residual[FALT_TILES_ROWS]; /* of the rows of two tiles */
   float *sums;
 } task;
@@ -45,65 +44,85 @@ typedef struct columns {
 
 /* ---- the filter */
 
-/* Rows of two tiles, the last one perhaps of one. */
-static int64_t rows_of_pair(const falt_nchw_bf16_plan *plan, int64_t pair) {
-  return falt_min(2, plan->tiles - 2 * pair) * plan->tile_rows;
+/* Rows of a pair of tiles, of which the filter has the first `count` from `from` on. */
+typedef struct pair_rows {
+  const falt_nchw_bf16_plan *plan;
+  const uint16_t *from;
+  int64_t count;
+  uint16_t *to;
+} pair_rows;
+
+static void copy_rows(const pair_rows *r) {
+  const int64_t size = sizeof *r->to;
+  r->plan->kernels->spread(&(falt_tiles_spread){.from = (const char *)r->from,
+                                                .to = (char *)r->to,
+                                                .step = r->plan->layer.p.filter.stride[FALT_K] * size,
+                                                .pitch = r->plan->pieces * FALT_TILE_BYTES,
+                                                .bytes = r->plan->depth * size,
+                                                .count = r->count,
+                                                .parts = 1});
 }
 
-/* Fetches what the next segment reads of `count` rows: lines in many pages, which the hardware does not foresee. */
-static void fetch_segment(const falt_nchw_bf16_plan *plan, const uint16_t *from, int64_t count, int64_t segment) {
-  enum { LINE = 32 /* elements */, FAR = 2048 };
-  const falt_nchw_bf16_rows *rows = &plan->rows;
-  const int64_t reach = count * plan->layer.p.filter.stride[FALT_K], first = segment * FALT_NCHW_BF16_BLOCK;
-  if (segment == plan->segments || reach < 0 || reach > FAR) return;
-  for (int64_t part = first; part < falt_min(first + FALT_NCHW_BF16_BLOCK, rows->outer); part++)
-    for (int64_t i = 0; i < reach; i += LINE) __builtin_prefetch(from + part * rows->apart + i);
-}
-
-/* `count` rows of a segment, where adjacent elements are of one row. */
-static void copy_rows(const falt_nchw_bf16_plan *plan, const uint16_t *from, int64_t count, int64_t segment,
-                      uint16_t *to) {
-  const falt_nchw_bf16_rows *rows = &plan->rows;
-  const int64_t size = sizeof *to, first = segment * FALT_NCHW_BF16_BLOCK;
-  const int64_t left = rows->outer - first, parts = plan->segments > 1 ? falt_min(FALT_NCHW_BF16_BLOCK, left) : left;
-  const int64_t pitch = plan->pieces * FALT_TILE_BYTES;
-  fetch_segment(plan, from, count, segment + 1);
-  if (parts * rows->inner <= (plan->pieces - 1) * PIECE) memset(to, 0, (size_t)(count * pitch));
-  plan->kernels->spread(&(falt_tiles_spread){.from = (const char *)(from + first * rows->apart),
-                                             .to = (char *)to,
-                                             .step = plan->layer.p.filter.stride[FALT_K] * size,
-                                             .pitch = pitch,
-                                             .bytes = rows->inner * size,
-                                             .count = count,
-                                             .parts = parts,
-                                             .apart = rows->apart * size});
-}
-
-/* The same where adjacent elements are of neighbouring rows; one segment. */
-static void transpose_rows(const falt_nchw_bf16_plan *plan, const uint16_t *from, int64_t count, uint16_t *to) {
+static void transpose_rows(const pair_rows *r) {
+  const falt_nchw_bf16_plan *plan = r->plan;
   const int64_t step = plan->layer.p.filter.stride[FALT_C];
   for (int64_t c = 0; c < plan->depth; c += PIECE) {
     const void *list[PIECE];
-    for (int64_t i = 0; i < PIECE; i++) list[i] = c + i < plan->depth ? from + (c + i) * step : zeros;
+    for (int64_t i = 0; i < PIECE; i++) list[i] = c + i < plan->depth ? r->from + (c + i) * step : zeros;
     plan->kernels->transpose_rows(
-        &(falt_tiles_square){list, (char *)(to + c), plan->pieces * FALT_TILE_BYTES, (int)count});
+        &(falt_tiles_square){list, (char *)(r->to + c), plan->pieces * FALT_TILE_BYTES, (int)r->count});
   }
+}
+
+/* Taps from number `first` on that a load of 16 elements has together: those of `call`, and their places for two
+ * channels from `channel` on, as columns of tiles. */
+static void gather_together(const pair_rows *r, int64_t first, int64_t channel, falt_tiles_taps *call) {
+  enum { SPAN = 16, GROUP = 2 /* elements */ };
+  const falt_nchw_bf16_plan *plan = r->plan;
+  const falt_tensor *w = &plan->layer.p.filter;
+  int64_t low = falt_layer_tap_at(w, first), high = low;
+  call->count = 0;
+  for (int64_t tap = first; tap < plan->layer.taps && call->count < FALT_TILES_MOST_TAPS; tap++) {
+    const int64_t at = falt_layer_tap_at(w, tap), from = falt_min(low, at), to = falt_max(high, at);
+    if (to - from >= SPAN) break;
+    low = from;
+    high = to;
+    call->count++;
+  }
+  call->span = (int)(high - low + 1);
+  for (int i = 0; i < call->count; i++) {
+    const int64_t group = ((first + i) * plan->channels + channel) / GROUP;
+    call->at[i] = (int)(falt_layer_tap_at(w, first + i) - low);
+    call->to[i] = (char *)r->to + group / (PIECE / GROUP) * 2 * FALT_TILE + group % (PIECE / GROUP) * FALT_TILE_BYTES;
+  }
+  for (int j = 0; j < 2; j++)
+    call->rows[j] =
+        channel + j < plan->layer.channels ? (const char *)(r->from + (channel + j) * w->stride[FALT_C] + low) : NULL;
+}
+
+/* Two channels at a time as columns of tiles, which become rows in the end. */
+static void gather_rows(const pair_rows *r) {
+  const falt_nchw_bf16_plan *plan = r->plan;
+  falt_tiles_taps call = {.apart = plan->layer.p.filter.stride[FALT_K] * (int64_t)sizeof *r->to, .n = (int)r->count};
+  memset(r->to + (plan->pieces - 1) * FALT_TILE, 0, 2 * FALT_TILE); /* the last piece */
+  for (int64_t channel = 0; channel < plan->channels; channel += 2)
+    for (int64_t tap = 0; tap < plan->layer.taps; tap += call.count) {
+      gather_together(r, tap, channel, &call);
+      plan->kernels->taps(&call);
+    }
+  for (int64_t tile = 0; tile < 2 * plan->pieces; tile++)
+    if (tile % 2 * ROWS < r->count) plan->kernels->flip((char *)r->to + tile * FALT_TILE);
 }
 
 /* The rows of a pair of tiles; those beyond the filter's are zeros. */
 static void pack_pair(const falt_nchw_bf16_plan *plan, const void *filter, int64_t group, int64_t pair, uint16_t *to) {
+  static void (*const ways[])(const pair_rows *) = {copy_rows, transpose_rows, gather_rows};
   const falt_tensor *w = &plan->layer.p.filter;
-  const int64_t row = 2 * pair * plan->tile_rows, count = rows_of_pair(plan, pair);
-  const int64_t real = falt_min(count, plan->layer.results - row), width = plan->pieces * PIECE;
-  const int64_t last = plan->rows.backwards ? falt_layer_tap_at(w, plan->layer.taps - 1) : 0;
-  const uint16_t *from = (const uint16_t *)filter + falt_tensor_at(w, row, group, 0, 0, 0, 0) + last;
-  for (int64_t segment = 0; segment < plan->segments; segment++, to += count * width) {
-    if (plan->rows.transposed)
-      transpose_rows(plan, from, real, to);
-    else
-      copy_rows(plan, from, real, segment, to);
-    memset(to + real * width, 0, (size_t)((count - real) * width) * sizeof *to);
-  }
+  const int64_t row = 2 * pair * plan->tile_rows, count = falt_min(2 * plan->tile_rows, plan->layer.results - row);
+  const int64_t last = plan->backwards ? falt_layer_tap_at(w, plan->layer.taps - 1) : 0;
+  if (count < 2 * plan->tile_rows) memset(to, 0, (size_t)falt_nchw_bf16_pair(plan) * sizeof *to);
+  ways[plan->packing](
+      &(pair_rows){plan, (const uint16_t *)filter + falt_tensor_at(w, row, group, 0, 0, 0, 0) + last, count, to});
 }
 
 typedef struct packing {
@@ -140,12 +159,12 @@ static int64_t tap_distance(const falt_layer *layer, int64_t tap) {
 
 void falt_nchw_bf16_order(const falt_nchw_bf16_plan *plan) {
   const falt_layer *layer = &plan->layer;
-  const int64_t taps = layer->taps, channels = layer->channels;
+  const int64_t taps = layer->taps;
   for (int64_t i = 0; i < falt_nchw_bf16_row(plan); i++) {
-    const int64_t place = plan->rows.taps_inner ? i % taps : i / channels;
-    const int64_t channel = plan->rows.taps_inner ? i / taps : i % channels;
-    const int64_t tap = plan->rows.backwards ? taps - 1 - place : place;
-    const bool inside = i < plan->depth;
+    const int64_t place = plan->taps_inner ? i % taps : i / plan->channels;
+    const int64_t channel = plan->taps_inner ? i / taps : i % plan->channels;
+    const int64_t tap = plan->backwards ? taps - 1 - place : place;
+    const bool inside = i < plan->depth && channel < layer->channels;
     plan->offset[i] = inside ? channel * layer->p.input.stride[FALT_C] + tap_distance(layer, tap) : 0;
     plan->tap[i] = (int32_t)(inside ? tap : taps);
   }
@@ -207,7 +226,7 @@ static void pack_panel(const task *t, const columns *c) {
                           .n = c->count,
                           .apart = (int)axis[2].stride};
   find_inside(t, c);
-  for (int64_t piece = 0; piece < plan->segments * plan->pieces; piece++) {
+  for (int64_t piece = 0; piece < plan->pieces; piece++) {
     plan->kernels->pair_kept(&call);
     call.offset += PIECE;
     call.mask += PIECE;
@@ -231,6 +250,7 @@ static falt_tiles_finish finish_of(const task *t, int64_t pair, const columns *c
   const float *scale = t->run->factors + t->group * t->layer->results + k;
   return (falt_tiles_finish){
       .plain = t->layer->plain,
+      .apart = !falt_tensor_unit(y, FALT_W),
       .type = y->type,
       .out = (char *)operands->output + out * (int64_t)falt_type_size(y->type),
       .at = t->out,
@@ -250,37 +270,37 @@ static falt_tiles_finish finish_of(const task *t, int64_t pair, const columns *c
 }
 
 /* The tiles of a pair: in the caller's filter, or packed. */
-static void list_rows(const task *t, int64_t pair) {
+static void list_rows(const task *t, int64_t pair, falt_tile_rows list[2]) {
   const falt_nchw_bf16_plan *plan = t->plan;
-  const int64_t size = sizeof *t->rows, first = 2 * (pair - t->first_pair) * plan->tile_rows;
-  const int64_t step = plan->in_place ? t->run->row_step : plan->pieces * PIECE;
-  const uint16_t *segment = t->rows + first * t->run->row_step;
-  for (int64_t s = 0; s < plan->segments; s++, segment += rows_of_pair(plan, pair) * step)
-    for (int i = 0; i < 2; i++)
-      t->list[2 * s + i] =
-          (falt_tile_rows){(const char *)(segment + i * plan->tile_rows * step), step * size, FALT_TILE_BYTES};
+  const bool gathered = plan->packing == FALT_ROWS_GATHERED;
+  const int64_t size = sizeof *t->rows, row = gathered ? PIECE : t->run->row_step;
+  const int64_t next = gathered ? 2 * FALT_TILE : FALT_TILE_BYTES;
+  const uint16_t *first = t->rows + (pair - t->first_pair) * t->run->pair_step;
+  for (int i = 0; i < 2; i++)
+    list[i] = (falt_tile_rows){(const char *)(first + i * plan->tile_rows * row), row * size, next};
 }
 
 /* The panel by the rows of a pair of tiles. */
 static void multiply(const task *t, int64_t pair, const columns *c, falt_tiles_flow *flow) {
   const falt_nchw_bf16_plan *plan = t->plan;
   const falt_tiles_finish finish = finish_of(t, pair, c);
-  const int64_t last = plan->segments > 1 ? PIECE : plan->depth - (plan->pieces - 1) * PIECE;
-  list_rows(t, pair);
-  plan->kernels->product(&(falt_tiles_product){.kind = FALT_TILES_BF16,
-                                               .a = t->list,
-                                               .b = t->panel,
-                                               .panels = 1,
-                                               .segments = plan->segments,
-                                               .pieces = plan->pieces,
-                                               .groups = (int)falt_ceil_div(last, 2),
-                                               .tiles = (int)falt_min(2, plan->tiles - 2 * pair),
-                                               .rows = (int)plan->tile_rows,
-                                               .distance = 4,
-                                               .columns = c->count,
-                                               .near = plan->segments * plan->pieces * 2 * FALT_TILE <= NEAR,
-                                               .finish = &finish},
-                         flow);
+  falt_tile_rows list[2];
+  list_rows(t, pair, list);
+  plan->kernels->product(
+      &(falt_tiles_product){.kind = FALT_TILES_BF16,
+                            .a = list,
+                            .b = t->panel,
+                            .panels = 1,
+                            .segments = 1,
+                            .pieces = plan->pieces,
+                            .groups = (int)falt_ceil_div(plan->depth - (plan->pieces - 1) * PIECE, 2),
+                            .tiles = (int)falt_min(2, plan->tiles - 2 * pair),
+                            .rows = (int)plan->tile_rows,
+                            .distance = 4,
+                            .columns = c->count,
+                            .near = plan->pieces * 2 * FALT_TILE <= NEAR,
+                            .finish = &finish},
+      flow);
 }
 
 static void run_panel(const task *t, int64_t panel, falt_tiles_flow *flow) {
@@ -295,14 +315,9 @@ static void run_panel(const task *t, int64_t panel, falt_tiles_flow *flow) {
 /* The rows of the chunk: where all tasks have them, or packed for this one. */
 static void bring_rows(task *t, uint16_t *room) {
   const execution *run = t->run;
-  const int64_t pair_size = 2 * t->plan->tile_rows * falt_nchw_bf16_row(t->plan);
-  if (!t->plan->own_rows) {
-    t->rows = run->rows + t->group * run->group + 2 * t->first_pair * t->plan->tile_rows * run->row_step;
-    return;
-  }
-  t->rows = room;
-  for (int64_t pair = t->first_pair; pair < t->last_pair && !falt_cancelled(); pair++, room += pair_size)
-    pack_pair(t->plan, run->operands->filter, t->group, pair, room);
+  t->rows = t->plan->own_rows ? room : run->rows + t->group * run->group + t->first_pair * run->pair_step;
+  for (int64_t pair = t->first_pair; pair < t->last_pair && t->plan->own_rows && !falt_cancelled(); pair++)
+    pack_pair(t->plan, run->operands->filter, t->group, pair, room + (pair - t->first_pair) * run->pair_step);
 }
 
 static void run_task(void *context, int64_t index, void *scratch) {
@@ -317,7 +332,6 @@ static void run_task(void *context, int64_t index, void *scratch) {
   t.first_pair = falt_layer_piece(&plan->chunks, chunk);
   t.last_pair = falt_layer_piece(&plan->chunks, chunk + 1);
   t.panel = memory + plan->at.panel;
-  t.list = (falt_tile_rows *)(void *)(memory + plan->at.list);
   t.inside = (uint32_t *)(void *)(memory + plan->at.inside);
   t.keep = (uint32_t *)(void *)(memory + plan->at.keep);
   for (int64_t i = 0; i < FALT_TILES_ROWS; i++) {
@@ -342,6 +356,7 @@ void falt_nchw_bf16_execute(const falt_plan *base, const falt_operands *operands
   if (!plan->packed && !plan->in_place && !plan->own_rows) falt_nchw_bf16_pack(plan, operands->filter, room);
   run.rows = plan->packed ? plan->packed : plan->in_place ? (const uint16_t *)operands->filter + w->offset : room;
   run.row_step = plan->in_place ? w->stride[FALT_K] : falt_nchw_bf16_row(plan);
+  run.pair_step = plan->in_place ? 2 * plan->tile_rows * run.row_step : falt_nchw_bf16_pair(plan);
   run.group = plan->in_place ? w->stride[FALT_G] : falt_nchw_bf16_packed(plan);
   falt_layer_factors(&plan->layer, operands, factors);
   const falt_row_job job = {run_task, &run, falt_nchw_bf16_tasks(plan), plan->at.parts.total};

@@ -31,6 +31,9 @@ static const char *const lines[] = {
     "forward c=40 h=4 w=4 k=24 r=9 s=9 pad=4",
     "backward-data c=40 h=12 w=12 k=80 r=3 s=3 pad=1",
     "backward-data n=2 c=37 h=7 w=7 k=64 r=1 s=1",
+    "backward-data n=2 c=50 h=13 w=75 k=33 r=3 s=3 stride=2 pad=1",
+    "backward-data c=33 h=9 w=9 k=40 r=5 s=7 pad=2x3",
+    "backward-data c=40 h=9 w=9 k=24 r=3 s=3 pad=1 weight-layout=ohwi",
 };
 
 /* An operand, its last byte before a page without access or its first byte behind one. */
