@@ -127,14 +127,18 @@ static bool reads_in_place(const falt_nchw_bf16_plan *plan) {
  * packs panels element by element. */
 static const double per_element = 8, per_element_avx2 = 80, per_sum = 6, per_product = 3000, per_panel = 4000;
 static const double apart = 4; /* factor of elements of a panel that are 2 apart */
-static const double per_packed = 6, per_gather = 4000;
-static const double share = 0.85;        /* of the multiply-add peak */
-static const double matrix_share = 0.65; /* of a matrix unit's rate, beside `share` */
-static const double in_order = 0.5;      /* of the time of loading one line after the other */
+static const double per_packed = 6, per_gather = 12000;
+static const double share = 0.85;         /* of the multiply-add peak */
+static const double matrix_share = 0.65;  /* of a matrix unit's rate, beside `share` */
+static const double single_vector = 1.25; /* factor of products of a panel of one tile by vectors */
+static const double in_order = 0.5;       /* of the time of loading one line after the other */
 
-/* Columns that are multiplied, of a group: whole tiles. */
+/* Columns that are multiplied, of a group: whole tiles. Vectors load one for each product of a panel of one tile. */
 static double columns_of(const falt_nchw_bf16_plan *plan) {
-  return (double)(plan->lines * falt_round_up(plan->length, ROWS));
+  const int64_t whole = plan->length / COLUMNS * COLUMNS, rest = plan->length - whole;
+  const double alone = plan->kernels->together > 1 ? 1 : single_vector;
+  const double last = rest == 0 ? 0 : rest > ROWS ? COLUMNS : alone * ROWS;
+  return (double)plan->lines * ((double)whole + last);
 }
 
 /* Of all groups' rows. A gathering call has two channels of 32 rows at a few taps; one tap that is alone costs as much.
