@@ -12,7 +12,14 @@
 #include "solver/cpu/fprop/layer_kernels.h"
 #include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
-enum { CHANNELS = 64, PIXELS = 64 /* of a block */, TASK = 4 /* blocks along the pixels */, SQUARE = FALT_TILES_ROWS };
+enum {
+  CHANNELS = 64, /* of a block */
+  PIXELS = 64,
+  TASK = 4,             /* blocks of a task along the pixels */
+  FEWEST_CHANNELS = 16, /* of a task that writes whole planes */
+  LINE = 64,            /* bytes of a cache line */
+  SQUARE = FALT_TILES_ROWS
+};
 
 int64_t falt_planes_pixels(const falt_tensor *t) {
   return t->size[FALT_D] * t->size[FALT_H] * t->size[FALT_W];
@@ -62,7 +69,8 @@ typedef struct moving {
   const falt_tiles_kernels *tiles;
   bool halves; /* 16-bit elements are transposed without a conversion */
   int64_t channels, pixels;
-  int64_t channel_blocks, pixel_blocks; /* the latter TASK at a time */
+  int64_t task_channels, task_pixels;
+  int64_t channel_tasks, pixel_tasks; /* of an image */
 } moving;
 
 /* `count` rows of n elements of one side in the lane: where they lie, or converted to `room`, at once if they are
@@ -138,9 +146,10 @@ static void move_task(void *context, int64_t index) {
   const falt_planes *p = m->planes;
   const falt_tensor *t = p->planar;
   const int64_t apart = t->stride[p->channel];
-  const int64_t begin = index % m->pixel_blocks * TASK * PIXELS, rest = index / m->pixel_blocks;
-  const int64_t channel = rest % m->channel_blocks * CHANNELS, image = rest / m->channel_blocks;
-  const int64_t channels = falt_min(CHANNELS, m->channels - channel), end = falt_min(begin + TASK * PIXELS, m->pixels);
+  const int64_t begin = index % m->pixel_tasks * m->task_pixels, rest = index / m->pixel_tasks;
+  const int64_t channel = rest % m->channel_tasks * m->task_channels, image = rest / m->channel_tasks;
+  const int64_t channels = falt_min(m->task_channels, m->channels - channel);
+  const int64_t end = falt_min(begin + m->task_pixels, m->pixels);
   const int64_t plane = t->offset + (p->first + image) * t->stride[FALT_N] + channel * apart;
   for (int64_t pixel = begin; pixel < end && !falt_cancelled(); pixel += PIXELS) {
     const int64_t pixels = falt_min(PIXELS, end - pixel);
@@ -153,6 +162,23 @@ static void move_task(void *context, int64_t index) {
   }
 }
 
+/* Two cores that write parts of one cache line take it from each other. On many threads, where the planes of NCHW are
+ * not whole lines, a task writes all pixels of few channels, unless threads would be left without a task. Fewer
+ * channels cost more time in the caches: 16 up to twice that of 64. */
+static void divide(moving *m, const falt_device *device) {
+  const falt_planes *p = m->planes;
+  const int64_t threads = falt_threads_count(device->threads), bytes = (int64_t)falt_type_size(p->planar->type);
+  const int64_t usual = p->images * falt_ceil_div(m->channels, CHANNELS) * falt_ceil_div(m->pixels, TASK * PIXELS);
+  int64_t few = CHANNELS;
+  while (few > FEWEST_CHANNELS && p->images * falt_ceil_div(m->channels, few) < threads) few /= 2;
+  const bool enough = p->images * falt_ceil_div(m->channels, few) >= falt_min(threads, usual);
+  const bool whole = p->back && m->pixels * bytes % LINE && enough && falt_caches_are_far(device);
+  m->task_channels = whole ? few : CHANNELS;
+  m->task_pixels = whole ? m->pixels : TASK * PIXELS;
+  m->channel_tasks = falt_ceil_div(m->channels, m->task_channels);
+  m->pixel_tasks = falt_ceil_div(m->pixels, m->task_pixels);
+}
+
 void falt_planes_move(const falt_device *device, const falt_planes *planes) {
   const bool wide = planes->planar->type == FALT_F64;
   moving m = {.planes = planes,
@@ -163,9 +189,8 @@ void falt_planes_move(const falt_device *device, const falt_planes *planes) {
               .halves = falt_type_is_half(planes->planar->type) && transposes_halves(device),
               .channels = planes->planar->size[planes->channel],
               .pixels = falt_planes_pixels(planes->planar)};
-  m.channel_blocks = falt_ceil_div(m.channels, CHANNELS);
-  m.pixel_blocks = falt_ceil_div(m.pixels, TASK * PIXELS);
-  falt_parallel_for(device->threads, planes->images * m.channel_blocks * m.pixel_blocks, move_task, &m);
+  divide(&m, device);
+  falt_parallel_for(device->threads, planes->images * m.channel_tasks * m.pixel_tasks, move_task, &m);
 }
 
 void falt_planes_run(const falt_plan *child, const falt_operands *packed, falt_planes in, falt_planes out) {
