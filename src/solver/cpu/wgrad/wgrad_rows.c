@@ -5,6 +5,8 @@
  * K. Goto and R. van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008. */
 #include "solver/cpu/wgrad/wgrad_rows.h"
 
+#include <math.h>
+
 #include "core/memory.h"
 #include "solver/cpu/common/layer_inside.h"
 #include "solver/cpu/common/rows.h"
@@ -58,20 +60,45 @@ static const char *refusal(const falt_layer *layer) {
 /* Multiply-adds that take as long as copying an element, for each task that copies it; steps of the depth that take as
  * long as beginning and storing a block of sums. */
 static const double near = 5, leaving = 12;
+/* Part of the cost of loading operands: vectors of neighbouring channels are read, not single elements. */
+static const double runs = 0.4;
+
+static int64_t task_count(const falt_wgrad_rows_plan *plan) {
+  return plan->layer.p.filter.size[FALT_G] * plan->rows.count * plan->columns.count;
+}
+
+/* The time of the tasks by that of perfectly balanced work. On 16 threads 33 or 36 tasks take little longer than 32:
+ * threads that are done leave caches and clock to the others. Half of what equal cores would lose fits. */
+static double waiting(const falt_wgrad_rows_plan *plan, const falt_device *device) {
+  const double idle = falt_load_imbalance(device, task_count(plan));
+  return falt_caches_are_far(device) ? sqrt(idle) : idle;
+}
+
+/* Seconds in which a thread loads the operands of its tasks: neighbouring tasks are columns of the same rows, and taps
+ * share x. */
+static double loading(const falt_wgrad_rows_plan *plan, const falt_device *device) {
+  const double own = fmax(1, (double)task_count(plan) / (double)falt_threads_count(device->threads));
+  const double across = fmin(own, (double)plan->columns.count), down = own / across;
+  const double columns = across * (double)(falt_layer_most(&plan->columns) * plan->width);
+  const double positions = sizeof(float) * (double)plan->layer.positions;
+  const double x = positions * fmin((double)plan->layer.channels, columns);
+  const double y = positions * down * (double)falt_layer_most(&plan->rows);
+  const double bytes = x * (x + y < (double)device->caches.l2 ? 1 : down) + y;
+  return runs * falt_wgrad_loading(device, &plan->layer.p, bytes);
+}
 
 static double estimate(const falt_wgrad_rows_plan *plan, const falt_device *device) {
   const falt_layer *layer = &plan->layer;
   const double lanes = (double)falt_round_up(layer->channels, layer->kernels->width) / (double)layer->channels;
-  const int64_t tasks = layer->p.filter.size[FALT_G] * plan->rows.count * plan->columns.count;
-  const double idle = falt_load_imbalance(device, tasks);
   const double copies =
       near * ((plan->y_there ? 0 : (double)plan->columns.count / (double)(layer->taps * layer->channels)) +
               (plan->x_there ? 0 : (double)plan->rows.count / (double)layer->results));
   const double line = plan->by_lines ? 1 / (double)falt_layer_most(&plan->spans) : 0;
   const double inside = plan->by_lines && plan->skips ? falt_inside_share(layer) : 1;
   const double stretch = lanes * inside * (1 + leaving / (double)most_positions(plan) + line) + copies;
-  return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch * idle,
-                       falt_layer_share(plan->width / layer->kernels->width), falt_problem_bytes(&plan->base.problem));
+  return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch * waiting(plan, device),
+                       falt_layer_share(plan->width / layer->kernels->width), falt_problem_bytes(&plan->base.problem)) +
+         loading(plan, device);
 }
 
 /* ---- plan */
@@ -128,6 +155,8 @@ static void set_tasks(falt_wgrad_rows_plan *plan) {
   const int64_t columns = falt_max(fit, falt_min(falt_ceil_div(wanted, rows), pay));
   plan->rows = falt_layer_cut(layer->results, rows);
   plan->columns = falt_layer_cut(panels, falt_min(panels, columns));
+  const bool doubled = plan->columns.size == 1 && plan->columns.larger > 0; /* some tasks take twice as long */
+  if (doubled && falt_caches_are_far(plan->base.device)) plan->columns = falt_layer_cut(panels, panels);
   const int64_t held = shared ? plan->panels : falt_layer_most(&plan->columns); /* panels */
   set_chunks(plan, falt_max(1, falt_min(MOST_CHUNK, room / held)));
 }
