@@ -6,6 +6,8 @@
  * depend only on the problem and are added in order, so the output does not depend on the number of threads. */
 #include "solver/cpu/wgrad/wgrad.h"
 
+#include <math.h>
+
 #include "core/memory.h"
 #include "solver/cpu/common/rows.h"
 
@@ -43,12 +45,14 @@ static const double stored[] = {12, [FALT_APART_NEAR] = 12, [FALT_APART_FAR] = 1
 /* Concurrent sums, so that no multiply-add waits for the previous one. */
 static const double at_once = 8;
 
-/* A row for each of a panel's positions, by its elements. */
+/* A row for each of a panel's positions, by its elements. Copies of many channels with a stride take as long as those
+ * of neighbours; on two threads wgrad-nchw is faster then, and this cost leaves the choice to it. */
 static double row_cost(const falt_wgrad_plan *plan) {
   const falt_tensor *x = &plan->layer.p.input, *y = &plan->layer.p.output;
-  const bool rows_near = x->stride[FALT_W] * plan->layer.p.axis[2].stride == 1;
+  const bool many = plan->layer.channels >= FEW_CHANNELS && falt_caches_are_far(plan->base.device);
+  const bool near_rows = x->stride[FALT_W] == 1 && (plan->layer.p.axis[2].stride == 1 || many);
   return plan->in_place ? near / 2 + listed / (double)plan->length
-         : rows_near    ? near + 64 / (double)falt_min(y->size[FALT_W], 64)
+         : near_rows    ? near + 64 / (double)falt_min(y->size[FALT_W], 64)
                         : apart;
 }
 
@@ -63,6 +67,8 @@ falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device
  * and to store one. Fitted to bf16 gradients on 16 threads of a Xeon, where a byte takes 0.13 to 0.18 ns to load and
  * 0.38 ns to store, and all products take 1.8 times their estimates: these are smaller by that. */
 static const double in_order = 0.1, stores = 0.3;
+/* The same for f32 operands of wgrad, whose products hide more of it, fitted to 21 layers. */
+static const double f32_in_order = 0.05;
 static const double per_loop = 3e-6;
 
 static double bytes_of(const falt_tensor *t) {
@@ -71,7 +77,8 @@ static double bytes_of(const falt_tensor *t) {
 
 double falt_wgrad_loading(const falt_device *device, const falt_problem *p, double bytes) {
   const double equal = (bytes_of(&p->input) + bytes_of(&p->output)) / falt_threads_count(device->threads);
-  return bytes > equal ? in_order * falt_load_written(device, bytes - equal) : 0;
+  const double each = p->input.type == FALT_F32 ? f32_in_order : in_order;
+  return bytes > equal ? each * falt_load_written(device, bytes - equal) : 0;
 }
 
 double falt_wgrad_storing(const falt_device *device, double bytes) {
@@ -80,6 +87,28 @@ double falt_wgrad_storing(const falt_device *device, double bytes) {
 
 double falt_wgrad_loops(const falt_device *device, int64_t loops) {
   return falt_caches_are_far(device) ? per_loop * (double)loops : 0;
+}
+
+/* Seconds in which a thread loads the operands of its tasks: neighbouring tasks are slices of one block, then blocks of
+ * one panel. What they share is loaded once if all of it stays in the second-level cache. */
+static double loading(const falt_wgrad_plan *plan, const falt_device *device) {
+  const double slices = (double)plan->slices.count, tasks = (double)falt_wgrad_parts(plan) * slices;
+  const double own = fmax(1, tasks / (double)falt_threads_count(device->threads)), cuts = fmin(own, slices);
+  const double blocks = fmin(own / cuts, (double)plan->blocks.count), panels = own / cuts / blocks;
+  const double rows = (double)block_rows(plan) / (double)(plan->by_channels ? plan->segments : 1);
+  const double channels = (double)plan->layer.channels, slice = sizeof(float) * (double)plan->layer.positions / slices;
+  const double width = (double)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
+  const double once = cuts * slice * (fmin(channels, blocks * rows) + panels * width);
+  const double again = own * slice * (fmin(channels, rows) + width);
+  return falt_wgrad_loading(device, &plan->layer.p, once < (double)device->caches.l2 ? once : again);
+}
+
+/* Seconds in which a thread adds the slices of its parts, most of which others have summed, in a loop of its own. */
+static double joining(const falt_wgrad_plan *plan, const falt_device *device) {
+  const double parts = ceil((double)falt_wgrad_parts(plan) / (double)falt_threads_count(device->threads));
+  const double part = (double)(block_rows(plan) * falt_layer_most(&plan->panels) * plan->layer.kernels->width);
+  const double bytes = sizeof(float) * parts * part * (double)plan->slices.count;
+  return plan->slices.count == 1 ? 0 : falt_wgrad_loops(device, 1) + in_order * falt_load_written(device, bytes);
 }
 
 static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
@@ -96,7 +125,8 @@ static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {
       (plan->by_channels ? stored_runs : stored[falt_wgrad_apart(&layer->p.filter, device)]) / (double)layer->positions;
   return falt_roofline(device, FALT_F32, falt_problem_flops(&plan->base.problem) * stretch,
                        falt_layer_gradient_share(falt_layer_most(&plan->panels)),
-                       falt_problem_bytes(&plan->base.problem));
+                       falt_problem_bytes(&plan->base.problem)) +
+         loading(plan, device) + joining(plan, device);
 }
 
 /* ---- plan */

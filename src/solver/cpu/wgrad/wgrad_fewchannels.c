@@ -9,7 +9,7 @@
 #include "core/memory.h"
 #include "solver/cpu/common/layer_slots.h"
 #include "solver/cpu/common/rows.h"
-#include "solver/cpu/wgrad/wgrad_kernels.h"
+#include "solver/cpu/wgrad/wgrad.h"
 
 /* As in wgrad.c, rows of the sums are (tap, input channel), columns are output channels, and positions are the depth.
  * With few channels a pixel gives too few rows to fill a register block, so the rows of all taps share one block. Each
@@ -362,7 +362,8 @@ static double estimate(const fewchannels_plan *plan, const falt_device *device) 
                                falt_load_imbalance(device, p->filter.size[FALT_G] * plan->slices.count) +
                            leaving * (double)falt_tensor_count(&p->filter),
                        falt_layer_gradient_share(falt_layer_most(&plan->panels)),
-                       falt_problem_bytes(&plan->base.problem));
+                       falt_problem_bytes(&plan->base.problem)) +
+         falt_wgrad_loops(device, 1);
 }
 
 /* ---- plan */

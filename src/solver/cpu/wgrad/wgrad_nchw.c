@@ -5,6 +5,7 @@
 
 #include "solver/cpu/common/planes.h"
 #include "solver/cpu/common/upconvert.h"
+#include "solver/cpu/wgrad/wgrad.h"
 
 enum { LEAST_CHANNELS = 2 /* of both tensors */ };
 
@@ -146,7 +147,8 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   base->workspace = all->total;
   base->cost.seconds += seconds_of(ask->device, &p->input, plan->type[0], false);
   base->cost.seconds += seconds_of(ask->device, &p->output, plan->type[1], false);
-  if (!depthwise && p->input.type == FALT_F32) base->cost.seconds += falt_planes_loads(ask->device, p);
+  if (!depthwise && p->input.type == FALT_F32)
+    base->cost.seconds += falt_planes_loads(ask->device, p) + falt_wgrad_loops(ask->device, plan->filter_moves ? 3 : 2);
   if (plan->filter_moves) base->cost.seconds += seconds_of(ask->device, &p->filter, p->filter.type, true);
   return NULL;
 }
