@@ -230,11 +230,13 @@ static void lay_memory(fold_plan *plan, const falt_problem *p) {
 /* Operations in the time of moving one element of a channel that is apart from its neighbours. */
 static const double apart = 400;
 
-/* Seconds of folding a filter that is given with each execution. */
+/* Seconds of folding a filter that is given with each execution, and of loading what other threads have folded. */
 static double folding_time(const fold_plan *plan, const falt_device *device) {
-  const double elements = (double)falt_tensor_count(&plan->folded), bytes = 2 * (double)filter_bytes(plan);
+  const double elements = (double)falt_tensor_count(&plan->folded), bytes = (double)filter_bytes(plan);
   const bool together = falt_tensor_unit(&plan->parent.base.problem.filter, FALT_C);
-  return plan->parent.child->packed ? 0 : falt_roofline(device, FALT_F32, together ? 0 : apart * elements, 1, bytes);
+  if (plan->parent.child->packed) return 0;
+  return falt_roofline(device, FALT_F32, together ? 0 : apart * elements, 1, 2 * bytes) +
+         falt_load_written(device, bytes / (double)falt_threads_count(device->threads));
 }
 
 static falt_plan *plan_fold(const falt_solver *solver, falt_ask *ask, int64_t period) {
