@@ -19,8 +19,8 @@
 static const int64_t MOST_TAPS = 1 << 16;
 enum {
   PACKED_ROWS = 24, /* of one call; a multiple of most kernels' rows */
-  LINE = 16,        /* floats of a cache line */
-  WAY = 1 << 17     /* bytes of one way of a second-level cache */
+  LINE = FALT_IGEMM_NCHW_LINE,
+  WAY = 1 << 17 /* bytes of one way of a second-level cache */
 };
 
 /* Whether rows in memory have the packed layout. */
@@ -34,11 +34,11 @@ static bool is_dense(const falt_tensor *w) {
   return true;
 }
 
-/* Whether the lines of a strip of rows, a stride apart, stay in half of the second-level cache, beside a panel: where
- * the stride is a multiple of a power of two, they share so many fewer of its sets. */
-static bool lines_stay(const falt_device *device, int64_t lines, int64_t bytes_apart) {
-  const int64_t apart = falt_min(bytes_apart & -bytes_apart, WAY);
-  return lines * falt_max(apart, LINE * (int64_t)sizeof(float)) <= (int64_t)device->caches.l2 / 2;
+/* Whether the lines of a strip of rows, a stride apart, stay in so many bytes of the second-level cache: where the
+ * stride is a multiple of a power of two, they share so many fewer of its sets. */
+bool falt_igemm_nchw_lines_stay(const falt_layer *layer, int64_t bytes_apart, size_t room) {
+  const int64_t apart = falt_min(bytes_apart & -bytes_apart, WAY), line = LINE * (int64_t)sizeof(float);
+  return layer->channels * falt_max(apart, line) <= (int64_t)room;
 }
 
 /* The stride of the elements of a filter row if kernels read rows in place; 0 if the filter is packed first. With a
@@ -48,7 +48,8 @@ static int64_t place_step(const falt_layer *layer, const falt_device *device) {
   const int64_t step = w->stride[FALT_C];
   const bool adjacent = layer->taps == 1 && w->stride[FALT_K] == 1 && step > 0;
   const bool once = layer->positions <= layer->kernels->vectors * layer->kernels->width;
-  const bool pays = adjacent && (once || lines_stay(device, layer->channels, step * (int64_t)sizeof(float)));
+  const bool pays =
+      adjacent && (once || falt_igemm_nchw_lines_stay(layer, step * (int64_t)sizeof(float), device->caches.l2 / 2));
   return is_dense(w) ? 1 : pays ? step : 0;
 }
 

@@ -5,6 +5,8 @@
 
 #include "solver/cpu/common/layer.h"
 
+enum { FALT_IGEMM_NCHW_LINE = 16 /* floats of a cache line */ };
+
 typedef struct falt_igemm_nchw_scratch {
   size_t panel, sums, rows;
   falt_memory_layout parts;
@@ -30,6 +32,8 @@ typedef struct falt_igemm_nchw_plan {
   size_t factors, filter;   /* offsets into the workspace */
   falt_igemm_nchw_scratch at;
 } falt_igemm_nchw_plan;
+
+bool falt_igemm_nchw_lines_stay(const falt_layer *layer, int64_t bytes_apart, size_t room);
 
 /* Sets panels, chunks, bands and the estimate. */
 void falt_igemm_nchw_cut(falt_igemm_nchw_plan *plan);

@@ -45,15 +45,32 @@ static double uneven(const falt_igemm_nchw_plan *plan, double threads) {
          ((double)(plan->vectors * plan->layer.results) * groups);
 }
 
+/* Bytes of a chunk's lines that each of its calls loads again: rows that are read in place with a stride, if the lines
+ * of a strip of rows do not stay in the second-level cache. */
+static double lines_again(const falt_igemm_nchw_plan *plan, const falt_device *device) {
+  const int64_t calls = falt_ceil_div(falt_layer_most(&plan->chunks), plan->rows);
+  const int64_t stride = plan->step * (int64_t)sizeof(float);
+  const bool again = plan->step > 1 && !falt_igemm_nchw_lines_stay(&plan->layer, stride, device->caches.l2);
+  return again ? (double)(calls * plan->layer.channels * FALT_IGEMM_NCHW_LINE) * sizeof(float) : 0;
+}
+
+/* Bytes of the lines of outputs that a thread writes in part, so that it loads what other threads have written. */
+static double lines_in_part(const falt_igemm_nchw_plan *plan, double threads) {
+  const falt_tensor *y = &plan->layer.p.output;
+  const int64_t stride = falt_min(y->stride[FALT_W], FALT_IGEMM_NCHW_LINE);
+  return y->size[FALT_W] > 1 && stride > 1 ? bytes_of(y) * (double)stride / threads : 0;
+}
+
 /* Seconds in which a thread loads the input once more for each further chunk, and the rows of its chunk, which other
- * threads may have just packed. */
+ * threads may have just packed; and lines that it loads more than once or to write a part. */
 static double loads(const falt_igemm_nchw_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
   const double threads = falt_threads_count(device->threads), chunks = (double)plan->chunks.count;
   const double input = bytes_of(&p->input) * (chunks - 1) / threads, rows = bytes_of(&p->filter) / chunks;
   const bool written = falt_igemm_nchw_packs_all(plan);
-  return in_order *
-         (falt_load_shared(device, input + (written ? 0 : rows)) + falt_load_written(device, written ? rows : 0));
+  const double lines = lines_again(plan, device) + lines_in_part(plan, threads);
+  return in_order * (falt_load_shared(device, input + (written ? 0 : rows)) +
+                     falt_load_written(device, (written ? rows : 0) + lines));
 }
 
 static double estimate(const falt_igemm_nchw_plan *plan, const falt_device *device) {
