@@ -107,17 +107,40 @@ static void clear_row(char *to, int64_t step, int64_t count, int64_t size) {
   for (int64_t i = 0; i < count; i++) memset(to + i * step * size, 0, (size_t)size);
 }
 
+/* Whether pixels of a row are adjacent, as in NCHW. */
+static bool has_planes(const falt_tensor *x) {
+  return x->stride[FALT_W] == 1 && x->size[FALT_W] > 1;
+}
+
 /* One row of one image, all its channels. */
-static void clear(void *context, int64_t index) {
+static void clear_pixels(void *context, int64_t index) {
   const clearing *job = context;
   const falt_tensor *x = job->x;
-  const int inner = falt_tensor_unit(x, FALT_C) ? FALT_C : FALT_W, outer = inner == FALT_C ? FALT_W : FALT_C;
   const int64_t h = index % x->size[FALT_H], rest = index / x->size[FALT_H];
   for (int64_t g = 0; g < x->size[FALT_G]; g++) {
     char *to = job->data + falt_tensor_at(x, rest / x->size[FALT_D], g, 0, rest % x->size[FALT_D], h, 0) * job->size;
-    for (int64_t i = 0; i < x->size[outer]; i++, to += x->stride[outer] * job->size)
-      clear_row(to, x->size[inner] == 1 ? 1 : x->stride[inner], x->size[inner], job->size);
+    for (int64_t i = 0; i < x->size[FALT_W]; i++, to += x->stride[FALT_W] * job->size)
+      clear_row(to, x->size[FALT_C] == 1 ? 1 : x->stride[FALT_C], x->size[FALT_C], job->size);
   }
+}
+
+/* All rows of one channel of one image: no other task writes their cache lines. */
+static void clear_plane(void *context, int64_t index) {
+  const clearing *job = context;
+  const falt_tensor *x = job->x;
+  const int64_t c = index % x->size[FALT_C], rest = index / x->size[FALT_C];
+  for (int64_t d = 0; d < x->size[FALT_D]; d++)
+    for (int64_t h = 0; h < x->size[FALT_H]; h++)
+      clear_row(job->data + falt_tensor_at(x, rest / x->size[FALT_G], rest % x->size[FALT_G], c, d, h, 0) * job->size,
+                1, x->size[FALT_W], job->size);
+}
+
+static void clear(const falt_device *device, clearing *job) {
+  const int64_t *size = job->x->size, images = size[FALT_N];
+  if (has_planes(job->x))
+    falt_parallel_for(device->threads, images * size[FALT_G] * size[FALT_C], clear_plane, job);
+  else
+    falt_parallel_for(device->threads, images * size[FALT_D] * size[FALT_H], clear_pixels, job);
 }
 
 /* ---- the filter: where taps are adjacent, each polyphase part would gather single elements from all of its cache
@@ -154,8 +177,7 @@ static void execute(const falt_plan *base, const falt_operands *operands) {
     inner.filter = filter;
   }
   clearing job = {x, operands->input, (int64_t)falt_type_size(x->type)};
-  if (plan->gaps)
-    falt_parallel_for(base->device->threads, x->size[FALT_N] * x->size[FALT_D] * x->size[FALT_H], clear, &job);
+  if (plan->gaps) clear(base->device, &job);
   for (int i = 0; i < plan->count && !falt_cancelled(); i++) {
     const falt_progress_range all = falt_progress_enter((double)i / plan->count, (double)(i + 1) / plan->count);
     falt_plan_run_shared(plan->child[i], &inner);
