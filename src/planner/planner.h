@@ -294,6 +294,8 @@ double falt_far_imbalance(const falt_device *device, int64_t tasks);
 double falt_load_written(const falt_device *device, double bytes);
 /* Seconds in which a thread loads so many bytes that every thread loads, such as a packed filter. */
 double falt_load_shared(const falt_device *device, double bytes);
+/* Seconds in which so many loops over all threads begin and end, beside the first one. Nothing for two threads. */
+double falt_loop_starts(const falt_device *device, int64_t loops);
 /* The estimate for one thread that corresponds to `seconds`: the cost of a child that runs inside a task. */
 double falt_roofline_alone(const falt_device *device, double seconds);
 

@@ -125,7 +125,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   /* Not for several taps of types that have no solver for NCHW of their own: those without a transpose are
    * underestimated as much. */
   if (has_one_tap(p) || reads_f32(p) || p->filter.type == FALT_BF16)
-    base->cost.seconds += falt_planes_loads(ask->device, p);
+    base->cost.seconds += falt_planes_loads(ask->device, p) + falt_loop_starts(ask->device, 2);
   return NULL;
 }
 

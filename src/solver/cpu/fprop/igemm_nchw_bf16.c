@@ -57,10 +57,9 @@ static bool is_narrow_float(falt_type type) {
   return falt_type_is_float(type) && type != FALT_F64;
 }
 
-/* Whether neighbours along the width of the output are adjacent, or 2 apart: a polyphase part of a gradient. */
+/* Whether neighbours along the width are adjacent. */
 static bool has_neighbours(const falt_problem *p) {
-  const bool apart = p->output.stride[FALT_W] == 2 && falt_epilogue_is_identity(p);
-  return (falt_tensor_unit(&p->output, FALT_W) || apart) &&
+  return falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W) &&
          (!p->has_residual || falt_tensor_unit(&p->residual, FALT_W));
 }
 
@@ -73,9 +72,8 @@ static const char *inapplicable(const falt_ask *ask) {
          : p->accumulator != FALT_F32                                ? "sums are f32"
          : !zeros_outside(p)                                         ? "only zeros outside"
          : p->axis[2].stride > 2 && p->output.size[FALT_W] > 1       ? "its stride along the width is more than 2"
-         : !falt_tensor_unit(&p->input, FALT_W)                      ? "pixels of the input are not adjacent"
-         : !has_neighbours(p) ? "pixels of the output are not adjacent, or 2 apart without an epilogue"
-                              : NULL;
+         : !has_neighbours(p)                                        ? "pixels of a row are not adjacent"
+                                                                     : NULL;
 }
 
 /* Whether all elements of a row are one run, `inner` of them before the next of the outer ones. */
@@ -127,7 +125,7 @@ static bool reads_in_place(const falt_nchw_bf16_plan *plan) {
  * packs panels element by element. */
 static const double per_element = 8, per_element_avx2 = 80, per_sum = 6, per_product = 3000, per_panel = 4000;
 static const double apart = 4; /* factor of elements of a panel that are 2 apart */
-static const double per_packed = 6, per_gather = 12000;
+static const double per_packed = 6, per_gather = 8000;
 static const double share = 0.85;         /* of the multiply-add peak */
 static const double matrix_share = 0.65;  /* of a matrix unit's rate, beside `share` */
 static const double single_vector = 1.25; /* factor of products of a panel of one tile by vectors */

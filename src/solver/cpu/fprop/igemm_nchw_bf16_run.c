@@ -74,11 +74,9 @@ static void transpose_rows(const pair_rows *r) {
   }
 }
 
-/* Taps from number `first` on that a load of 16 elements has together: those of `call`, and their places for two
- * channels from `channel` on, as columns of tiles. */
-static void gather_together(const pair_rows *r, int64_t first, int64_t channel, falt_tiles_taps *call) {
-  enum { SPAN = 16, GROUP = 2 /* elements */ };
-  const falt_nchw_bf16_plan *plan = r->plan;
+/* Taps from number `first` on that loads of 16 elements have together; returns where a load begins. */
+static int64_t find_together(const falt_nchw_bf16_plan *plan, int64_t first, falt_tiles_taps *call) {
+  enum { SPAN = 16 };
   const falt_tensor *w = &plan->layer.p.filter;
   int64_t low = falt_layer_tap_at(w, first), high = low;
   call->count = 0;
@@ -90,26 +88,40 @@ static void gather_together(const pair_rows *r, int64_t first, int64_t channel, 
     call->count++;
   }
   call->span = (int)(high - low + 1);
-  for (int i = 0; i < call->count; i++) {
-    const int64_t group = ((first + i) * plan->channels + channel) / GROUP;
-    call->at[i] = (int)(falt_layer_tap_at(w, first + i) - low);
-    call->to[i] = (char *)r->to + group / (PIECE / GROUP) * 2 * FALT_TILE + group % (PIECE / GROUP) * FALT_TILE_BYTES;
-  }
-  for (int j = 0; j < 2; j++)
-    call->rows[j] =
-        channel + j < plan->layer.channels ? (const char *)(r->from + (channel + j) * w->stride[FALT_C] + low) : NULL;
+  for (int i = 0; i < call->count; i++) call->at[i] = (int)(falt_layer_tap_at(w, first + i) - low);
+  return low;
+}
+
+/* Fetches what the rows have in two channels: lines that the hardware does not foresee. */
+static void fetch_channels(const pair_rows *r, const falt_tiles_taps *call, int64_t channel) {
+  enum { FAR = 4096 };
+  const int64_t reach = r->count * call->apart, step = r->plan->layer.p.filter.stride[FALT_C];
+  for (int j = 0; j < 2 && channel + j < r->plan->layer.channels && reach > 0 && reach <= FAR; j++)
+    for (int64_t i = 0; i < reach; i += FALT_TILE_BYTES)
+      __builtin_prefetch((const char *)(r->from + (channel + j) * step) + i);
 }
 
 /* Two channels at a time as columns of tiles, which become rows in the end. */
 static void gather_rows(const pair_rows *r) {
+  enum { GROUP = 2, GROUPS = PIECE / GROUP /* of elements, and of a tile's */, AHEAD = 8 /* channels */ };
   const falt_nchw_bf16_plan *plan = r->plan;
-  falt_tiles_taps call = {.apart = plan->layer.p.filter.stride[FALT_K] * (int64_t)sizeof *r->to, .n = (int)r->count};
+  const falt_tensor *w = &plan->layer.p.filter;
+  falt_tiles_taps call = {.apart = w->stride[FALT_K] * (int64_t)sizeof *r->to, .n = (int)r->count};
   memset(r->to + (plan->pieces - 1) * FALT_TILE, 0, 2 * FALT_TILE); /* the last piece */
-  for (int64_t channel = 0; channel < plan->channels; channel += 2)
-    for (int64_t tap = 0; tap < plan->layer.taps; tap += call.count) {
-      gather_together(r, tap, channel, &call);
+  for (int64_t tap = 0; tap < plan->layer.taps; tap += call.count) {
+    const int64_t low = find_together(plan, tap, &call);
+    for (int64_t channel = 0; channel < plan->channels; channel += GROUP) {
+      const uint16_t *from = r->from + low + channel * w->stride[FALT_C];
+      fetch_channels(r, &call, channel + AHEAD);
+      call.rows[0] = (const char *)from;
+      call.rows[1] = channel + 1 < plan->layer.channels ? (const char *)(from + w->stride[FALT_C]) : NULL;
+      for (int i = 0; i < call.count; i++) {
+        const uint64_t group = (uint64_t)((tap + i) * plan->channels + channel) / GROUP;
+        call.to[i] = (char *)r->to + group / GROUPS * 2 * FALT_TILE + group % GROUPS * FALT_TILE_BYTES;
+      }
       plan->kernels->taps(&call);
     }
+  }
   for (int64_t tile = 0; tile < 2 * plan->pieces; tile++)
     if (tile % 2 * ROWS < r->count) plan->kernels->flip((char *)r->to + tile * FALT_TILE);
 }
@@ -250,7 +262,6 @@ static falt_tiles_finish finish_of(const task *t, int64_t pair, const columns *c
   const float *scale = t->run->factors + t->group * t->layer->results + k;
   return (falt_tiles_finish){
       .plain = t->layer->plain,
-      .apart = !falt_tensor_unit(y, FALT_W),
       .type = y->type,
       .out = (char *)operands->output + out * (int64_t)falt_type_size(y->type),
       .at = t->out,

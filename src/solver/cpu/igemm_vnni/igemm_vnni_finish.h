@@ -213,52 +213,8 @@ FALT_INLINE void fetch_rows(const falt_tiles_finish *f, char *out, int q, int en
     for (int64_t i = 0; i < PITCH * size; i += 64) __builtin_prefetch(out + f->at[q] * size + AHEAD + i, 1);
 }
 
-#if FALT_VECTOR_BYTES == 64
-/* Bit i of the lower half to bit 2*i. */
-FALT_INLINE __mmask32 even_bits(uint32_t half) {
-  half = (half | half << 8) & 0x00ff00ff;
-  half = (half | half << 4) & 0x0f0f0f0f;
-  half = (half | half << 2) & 0x33333333;
-  return (half | half << 1) & 0x55555555;
-}
-#endif
-
-/* n elements to every second one. */
-FALT_INLINE void store_apart(const char *row, char *to, int n, int64_t size) {
-#if FALT_VECTOR_BYTES == 64
-  for (int i = 0; size == 2 && i < n; i += VEC) {
-    const __m256i some = _mm256_loadu_si256((const __m256i *)(const void *)(row + (ptrdiff_t)i * 2));
-    const uint32_t mask = n - i < VEC ? (1u << (n - i)) - 1 : 0xffff;
-    _mm512_mask_storeu_epi16(to + (ptrdiff_t)i * 4, even_bits(mask), _mm512_cvtepu16_epi32(some));
-  }
-  if (size == 2) return;
-#endif
-  for (int i = 0; i < n; i++) memcpy(to + 2 * i * size, row + i * size, (size_t)size);
-}
-
-static void finish_rows(const falt_tiles_finish *f, int q, int end);
-
-/* Outputs that are apart are adjacent first. */
-static void finish_apart(const falt_tiles_finish *f, int q, int end) {
-  _Alignas(64) char row[PITCH * sizeof(float)];
-  const int64_t size = (int64_t)size_of(f->type);
-  int64_t at[FALT_TILES_ROWS] = {0};
-  falt_tiles_finish adjacent = *f;
-  adjacent.apart = adjacent.by_row = false;
-  adjacent.out = row;
-  adjacent.at = at;
-  for (; q < end; q++) {
-    finish_rows(&adjacent, q, q + 1);
-    store_apart(row, (char *)f->out + f->at[q] * size, f->n, size);
-  }
-}
-
 /* A case for each type, as above. */
 static void finish_rows(const falt_tiles_finish *f, int q, int end) {
-  if (f->apart) {
-    finish_apart(f, q, end);
-    return;
-  }
   if (f->by_row) fetch_rows(f, f->out, q, end);
   switch (f->type) {
     case FALT_U8:

@@ -52,7 +52,6 @@ typedef struct falt_tiles_finish {
   bool whole;       /* sums are s32 */
   bool plain;       /* only rounded and saturated: no factors, residual, curve or clip */
   bool adds;        /* plain f32 are added to the output */
-  bool apart;       /* outputs are 2 elements apart: out[at[m] + 2*i]; only if plain */
   falt_type type;   /* u8, s8, f16, bf16, f32 or s32 */
   void *out;
   const int64_t *at;

@@ -175,6 +175,14 @@ static void pair(const falt_tiles_square *call) {
     store_pairs(pair_rows(call->rows[2 * g], call->rows[2 * g + 1], call->n), call->to + g * FALT_TILE_BYTES, call->n);
 }
 
+/* Bit i of the lower half to bit 2*i. */
+FALT_INLINE __mmask32 even_bits(uint32_t half) {
+  half = (half | half << 8) & 0x00ff00ff;
+  half = (half | half << 4) & 0x0f0f0f0f;
+  half = (half | half << 2) & 0x33333333;
+  return (half | half << 1) & 0x55555555;
+}
+
 /* The kept elements of a row, which are 1 or 2 apart. */
 FALT_INLINE __m512i load_kept(const falt_tiles_kept *call, int m, const int apart) {
   const uint32_t keep = call->keep[call->mask[m]];

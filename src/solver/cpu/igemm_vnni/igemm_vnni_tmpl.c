@@ -181,7 +181,7 @@ static void product_bf16(const one_panel *one) {
  */
 static int64_t straight_step(const falt_tiles_product *call) {
   const falt_tiles_finish *f = call->finish;
-  if (!f || !f->plain || f->adds || f->apart || call->rows < 2) return 0;
+  if (!f || !f->plain || f->adds || call->rows < 2) return 0;
   if (f->type != (f->whole ? FALT_S32 : FALT_F32) && !leaves_narrow(f)) return 0;
   const int64_t step = f->at[1] - f->at[0];
   if (call->transposed) return f->n == call->tiles * FALT_TILE_ROWS ? step : 0; /* channels are equally spaced */

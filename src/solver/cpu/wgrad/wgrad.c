@@ -69,7 +69,6 @@ falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device
 static const double in_order = 0.1, stores = 0.3;
 /* The same for f32 operands of wgrad, whose products hide more of it, fitted to 21 layers. */
 static const double f32_in_order = 0.05;
-static const double per_loop = 3e-6;
 
 static double bytes_of(const falt_tensor *t) {
   return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
@@ -83,10 +82,6 @@ double falt_wgrad_loading(const falt_device *device, const falt_problem *p, doub
 
 double falt_wgrad_storing(const falt_device *device, double bytes) {
   return stores * falt_load_written(device, bytes);
-}
-
-double falt_wgrad_loops(const falt_device *device, int64_t loops) {
-  return falt_caches_are_far(device) ? per_loop * (double)loops : 0;
 }
 
 /* Seconds in which a thread loads the operands of its tasks: neighbouring tasks are slices of one block, then blocks of
@@ -108,7 +103,7 @@ static double joining(const falt_wgrad_plan *plan, const falt_device *device) {
   const double parts = ceil((double)falt_wgrad_parts(plan) / (double)falt_threads_count(device->threads));
   const double part = (double)(block_rows(plan) * falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   const double bytes = sizeof(float) * parts * part * (double)plan->slices.count;
-  return plan->slices.count == 1 ? 0 : falt_wgrad_loops(device, 1) + in_order * falt_load_written(device, bytes);
+  return plan->slices.count == 1 ? 0 : falt_loop_starts(device, 1) + in_order * falt_load_written(device, bytes);
 }
 
 static double estimate(const falt_wgrad_plan *plan, const falt_device *device) {

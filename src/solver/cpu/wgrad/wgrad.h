@@ -65,9 +65,8 @@ falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device
 
 /* Costs of more than two threads; fewer have near caches, and their estimates fit without. Seconds in which a thread
  * loads so many bytes of operands in order, beyond an equal part of x and dy, which every solver loads; and stores
- * sums: caches keep neither from call to call. Seconds in which loops over all threads begin and end. */
+ * sums: caches keep neither from call to call. */
 double falt_wgrad_loading(const falt_device *device, const falt_problem *problem, double bytes);
 double falt_wgrad_storing(const falt_device *device, double bytes);
-double falt_wgrad_loops(const falt_device *device, int64_t loops);
 
 #endif

@@ -363,7 +363,7 @@ static double estimate(const fewchannels_plan *plan, const falt_device *device) 
                            leaving * (double)falt_tensor_count(&p->filter),
                        falt_layer_gradient_share(falt_layer_most(&plan->panels)),
                        falt_problem_bytes(&plan->base.problem)) +
-         falt_wgrad_loops(device, 1);
+         falt_loop_starts(device, 1);
 }
 
 /* ---- plan */

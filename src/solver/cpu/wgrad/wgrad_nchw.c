@@ -148,7 +148,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   base->cost.seconds += seconds_of(ask->device, &p->input, plan->type[0], false);
   base->cost.seconds += seconds_of(ask->device, &p->output, plan->type[1], false);
   if (!depthwise && p->input.type == FALT_F32)
-    base->cost.seconds += falt_planes_loads(ask->device, p) + falt_wgrad_loops(ask->device, plan->filter_moves ? 3 : 2);
+    base->cost.seconds += falt_planes_loads(ask->device, p) + falt_loop_starts(ask->device, plan->filter_moves ? 3 : 2);
   if (plan->filter_moves) base->cost.seconds += seconds_of(ask->device, &p->filter, p->filter.type, true);
   return NULL;
 }

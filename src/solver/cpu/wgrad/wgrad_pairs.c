@@ -136,7 +136,7 @@ static double storing(const falt_pairs_plan *plan, const falt_device *device) {
   const double squares = groups * (double)(plan->pairs * plan->panels * plan->slices.count);
   const double sums = squares * FALT_PAIRS_SQUARE * sizeof(float) / threads;
   const double others = fmax(0, 1 - (double)task_count(plan) / (threads * (double)plan->slices.count));
-  return falt_wgrad_storing(device, result + sums * (1 + others / 3)) + falt_wgrad_loops(device, 1);
+  return falt_wgrad_storing(device, result + sums * (1 + others / 3)) + falt_loop_starts(device, 1);
 }
 
 /* The operations of all tasks, and of threads that wait for the last ones. */

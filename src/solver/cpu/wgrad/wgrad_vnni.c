@@ -350,7 +350,7 @@ static double estimate(const falt_outer_tiles_plan *plan, const falt_device *dev
   const double balanced = products * falt_far_imbalance(device, task_count(plan));
   const double work = balanced + transposed + paired + sums + results, far = falt_caches_are_far(device) ? far_cost : 1;
   return far * (falt_roofline(device, FALT_F32, work, by->share, falt_problem_bytes(&plan->base.problem)) +
-                loading(plan, device, depth) + falt_wgrad_loops(device, 3 * plan->blocks - (plan->blocks == 1)));
+                loading(plan, device, depth) + falt_loop_starts(device, 3 * plan->blocks - (plan->blocks == 1)));
 }
 
 /* ---- plan */

@@ -331,9 +331,9 @@ static void check_taps(const falt_tiles_kernels *kernels) {
 
 static void check_finish(const falt_tiles_kernels *kernels) {
   static const falt_type types[] = {FALT_U8, FALT_S8, FALT_F16, FALT_BF16, FALT_F32};
-  static char out[8 * SUMS], portable[8 * SUMS], residual[4 * SUMS];
+  static char out[4 * SUMS], portable[4 * SUMS], residual[4 * SUMS];
   float scale[COLUMNS], offset[COLUMNS];
-  int64_t at[FALT_TILES_ROWS], near[FALT_TILES_ROWS];
+  int64_t at[FALT_TILES_ROWS];
   const bool whole = pick(0, 1), plain = pick(0, 1);
   for (int i = 0; i < SUMS; i++)
     if (whole)
@@ -342,20 +342,18 @@ static void check_finish(const falt_tiles_kernels *kernels) {
       sums[i] = (float)pick(-1000, 1000) / 8;
   for (int i = 0; i < COLUMNS; i++) scale[i] = (float)pick(-8, 8) / 64;
   for (int i = 0; i < COLUMNS; i++) offset[i] = (float)pick(-64, 64) / 4;
-  for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = (31 - m) * 2 * COLUMNS;
-  for (int m = 0; m < FALT_TILES_ROWS; m++) near[m] = at[m] / 2;
+  for (int m = 0; m < FALT_TILES_ROWS; m++) at[m] = (31 - m) * COLUMNS;
   const falt_type other = types[pick(0, 4)];
   for (int i = 0; i < SUMS; i++) falt_store(residual, other, i, pick(0, 100));
   falt_tiles_finish call = {.sums = sums,
                             .whole = whole,
                             .plain = plain,
-                            .apart = plain && pick(0, 1),
                             .type = types[pick(0, 4)],
                             .out = out,
                             .at = at,
                             .residual_type = other,
                             .residual = pick(0, 1) && !plain ? residual : NULL,
-                            .residual_at = near,
+                            .residual_at = at,
                             .scale = scale,
                             .offset = offset,
                             .by_row = pick(0, 1),
