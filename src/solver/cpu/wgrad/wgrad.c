@@ -2,8 +2,9 @@
  *
  *     dw[k, c, j] = sum over positions p of  x[p*stride + j*dilation - pad, c] * dy[p, k],    db[k] = sum of dy[p, k]
  *
- * The bias is one more row, whose input is 1 everywhere. If there are few tasks, positions are cut into slices that
- * depend only on the problem and are added in order, so the output does not depend on the number of threads. */
+ * The bias is one more row, whose input is 1 everywhere. If there are few tasks, positions are cut into slices, whose
+ * sums are added in order. Deterministic plans cut slices by the problem alone, so the output does not depend on the
+ * number of threads. */
 #include "solver/cpu/wgrad/wgrad.h"
 
 #include <math.h>
@@ -19,6 +20,7 @@ enum {
   MOST_ROWS = 1024,  /* of a block */
   FEW_TASKS = 32,    /* below, positions are sliced */
   SHORT_SLICE = 256, /* positions */
+  LINE = 16,         /* floats of a cache line */
 };
 
 /* Of the largest block. */
@@ -98,11 +100,12 @@ static double loading(const falt_wgrad_plan *plan, const falt_device *device) {
   return falt_wgrad_loading(device, &plan->layer.p, once < (double)device->caches.l2 ? once : again);
 }
 
-/* Seconds in which a thread adds the slices of its parts, most of which others have summed, in a loop of its own. */
+/* Seconds in which a thread adds the slices of its parts, which other threads have summed. */
 static double joining(const falt_wgrad_plan *plan, const falt_device *device) {
-  const double parts = ceil((double)falt_wgrad_parts(plan) / (double)falt_threads_count(device->threads));
-  const double part = (double)(block_rows(plan) * falt_layer_most(&plan->panels) * plan->layer.kernels->width);
-  const double bytes = sizeof(float) * parts * part * (double)plan->slices.count;
+  const double width = (double)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
+  const double joins = (double)(falt_wgrad_parts(plan) * plan->joins), all = (double)plan->slices.count;
+  const double own = ceil(joins / (double)falt_threads_count(device->threads)) / (double)plan->joins; /* parts */
+  const double bytes = sizeof(float) * own * all * (double)block_rows(plan) * width;
   return plan->slices.count == 1 ? 0 : falt_loop_starts(device, 1) + in_order * falt_load_written(device, bytes);
 }
 
@@ -158,42 +161,75 @@ static double uneven(const falt_wgrad_plan *plan) {
   return blocks * falt_load_imbalance(plan->base.device, falt_wgrad_parts(plan) * plan->slices.count);
 }
 
-/* By so much blocks must be uneven, and others faster, to be worth others. */
+/* By so much blocks must be uneven, and other blocks or slices faster, to be worth others. */
 static const double clearly = 1.05;
+
+/* As many tasks to add the slices of a part as threads need, each of whole cache lines of dw. */
+static void set_joins(falt_wgrad_plan *plan) {
+  const int64_t threads = falt_threads_count(plan->base.device->threads);
+  const bool lines = falt_wgrad_apart(&plan->layer.p.filter, plan->base.device) == FALT_APART_NO;
+  const int64_t most = falt_caches_are_far(plan->base.device) && lines ? block_rows(plan) / LINE : 1;
+  plan->joins = falt_max(1, falt_min(most, falt_ceil_div(threads, falt_wgrad_parts(plan))));
+}
+
+/* Seconds with so many blocks, which are set. */
+static double expected_of(falt_wgrad_plan *plan, int64_t blocks) {
+  plan->blocks = falt_layer_cut(plan->rows / falt_wgrad_unit(plan), blocks);
+  set_joins(plan);
+  return estimate(plan, plan->base.device) * uneven(plan);
+}
 
 /* On many threads, other numbers of blocks where the default gives some threads more work. Each block copies the panel
  * and lists pixels again. */
-static void set_even_blocks(falt_wgrad_plan *plan) {
+static double set_even_blocks(falt_wgrad_plan *plan) {
   const int64_t threads = falt_threads_count(plan->base.device->threads), usual = plan->blocks.count;
   const int64_t units = plan->rows / falt_wgrad_unit(plan);
   const int64_t most = falt_min(units, falt_min(plan->rows / LEAST_ROWS, usual + 2 * threads));
-  falt_layer_pieces best = plan->blocks;
-  double lowest = estimate(plan, plan->base.device) * uneven(plan) / clearly;
-  if (!falt_caches_are_far(plan->base.device) || uneven(plan) < clearly) return;
+  int64_t best = usual;
+  double lowest = expected_of(plan, usual);
+  if (!falt_caches_are_far(plan->base.device) || uneven(plan) < clearly) return lowest;
+  lowest /= clearly;
   for (int64_t blocks = falt_ceil_div(usual, 2); blocks <= most; blocks++) {
-    plan->blocks = falt_layer_cut(units, blocks);
-    const double seconds = estimate(plan, plan->base.device) * uneven(plan);
+    const double seconds = expected_of(plan, blocks);
     if (seconds >= lowest || block_rows(plan) > MOST_ROWS) continue;
     lowest = seconds;
-    best = plan->blocks;
+    best = blocks;
   }
-  plan->blocks = best;
+  return expected_of(plan, best);
 }
 
-/* Slices by the problem alone: the order of sums must not depend on threads. Blocks may. */
-static void set_tasks(falt_wgrad_plan *plan) {
+/* The same with so many slices, and blocks for them. */
+static double set_blocks(falt_wgrad_plan *plan, int64_t slices) {
   const int64_t groups = plan->layer.p.filter.size[FALT_G], threads = falt_threads_count(plan->base.device->threads);
   const int64_t row = falt_layer_most(&plan->panels) * plan->layer.kernels->width * (int64_t)sizeof(float);
   const int64_t most = falt_max(1, falt_min(MOST_ROWS, (int64_t)plan->base.device->caches.l2 / 8 / row));
   const int64_t columns = groups * plan->panels.count, few = falt_ceil_div(plan->rows, FEWEST_ROWS);
-  const int64_t slices = falt_min(FEW_TASKS / falt_min(FEW_TASKS, columns * few), plan->layer.positions / SHORT_SLICE);
-  plan->slices = falt_layer_cut(plan->layer.positions, falt_max(1, slices));
+  plan->slices = falt_layer_cut(plan->layer.positions, slices);
   const int64_t wanted = threads == 1 ? 1 : falt_ceil_div(4 * threads, columns * plan->slices.count);
   const int64_t units = plan->rows / falt_wgrad_unit(plan);
   const int64_t blocks = falt_max(falt_ceil_div(plan->rows, most), falt_min(wanted, few));
   plan->blocks = falt_layer_cut(units, falt_min(units, blocks));
-  set_even_blocks(plan);
-  plan->block = (size_t)(block_rows(plan) * row) / sizeof(float);
+  return set_even_blocks(plan);
+}
+
+/* Slices by the problem alone in deterministic plans. Else, of one tap on many threads, also up to one a thread, which
+ * then loads fewer operands. */
+static void set_tasks(falt_wgrad_plan *plan, bool deterministic) {
+  const int64_t columns = plan->layer.p.filter.size[FALT_G] * plan->panels.count;
+  const int64_t few = falt_ceil_div(plan->rows, FEWEST_ROWS), threads = falt_threads_count(plan->base.device->threads);
+  const int64_t most = plan->layer.positions / SHORT_SLICE;
+  const int64_t usual = falt_max(1, falt_min(FEW_TASKS / falt_min(FEW_TASKS, columns * few), most));
+  int64_t best = usual;
+  double lowest = set_blocks(plan, usual) / clearly;
+  const bool searches = !deterministic && plan->layer.taps == 1 && falt_caches_are_far(plan->base.device);
+  for (int64_t slices = 2 * usual; searches && slices <= falt_min(threads, most); slices *= 2) {
+    const double seconds = set_blocks(plan, slices);
+    if (seconds >= lowest) continue;
+    lowest = seconds;
+    best = slices;
+  }
+  set_blocks(plan, best);
+  plan->block = (size_t)(block_rows(plan) * falt_layer_most(&plan->panels) * plan->layer.kernels->width);
 }
 
 static void lay_memory(falt_wgrad_plan *plan) {
@@ -225,7 +261,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   plan->kernels = falt_outer_kernels_for(ask->device->isa);
   set_rows(plan);
   set_panels(plan);
-  set_tasks(plan);
+  set_tasks(plan, ask->budget->deterministic);
   lay_memory(plan);
   base->cost.seconds = estimate(plan, ask->device);
   return NULL;

@@ -26,6 +26,7 @@ typedef struct falt_wgrad_plan {
   falt_layer_pieces panels; /* of vectors of a group's output channels */
   falt_layer_pieces blocks; /* of rows, or of channels */
   falt_layer_pieces slices; /* of positions */
+  int64_t joins;            /* tasks that add the slices of a part */
   size_t block;             /* floats of a block's sums */
   size_t partial;           /* sums of all slices, an offset into the workspace */
   falt_wgrad_scratch at;    /* in each worker's scratch */

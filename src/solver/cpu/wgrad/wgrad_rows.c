@@ -60,8 +60,9 @@ static const char *refusal(const falt_layer *layer) {
 /* Multiply-adds that take as long as copying an element, for each task that copies it; steps of the depth that take as
  * long as beginning and storing a block of sums. */
 static const double near = 5, leaving = 12;
-/* Part of the cost of loading operands: vectors of neighbouring channels are read, not single elements. */
-static const double runs = 0.4;
+/* Part of the cost of loading operands: vectors of neighbouring channels are read, not single elements. What does not
+ * stay in half of the second-level cache costs more. */
+static const double runs = 0.4, beyond = 2.8;
 
 static int64_t task_count(const falt_wgrad_rows_plan *plan) {
   return plan->layer.p.filter.size[FALT_G] * plan->rows.count * plan->columns.count;
@@ -84,7 +85,8 @@ static double loading(const falt_wgrad_rows_plan *plan, const falt_device *devic
   const double x = positions * fmin((double)plan->layer.channels, columns);
   const double y = positions * down * (double)falt_layer_most(&plan->rows);
   const double bytes = x * (x + y < (double)device->caches.l2 ? 1 : down) + y;
-  return runs * falt_wgrad_loading(device, &plan->layer.p, bytes);
+  const double part = bytes > (double)device->caches.l2 / 2 ? beyond : runs;
+  return part * falt_wgrad_loading(device, &plan->layer.p, bytes);
 }
 
 static double estimate(const falt_wgrad_rows_plan *plan, const falt_device *device) {

@@ -405,12 +405,19 @@ static void run_task(void *context, int64_t index, void *scratch) {
   if (plan->slices.count == 1) store(&t.own, run->operands, t.sums);
 }
 
-/* Adds the slices of a part. */
+/* Adds the slices of some rows of a part. */
 static void join(void *context, int64_t index) {
   const execution *run = context;
   const falt_wgrad_plan *plan = run->plan;
-  const part own = part_at(plan, index);
-  float *sums = run->partial + (size_t)(index * plan->slices.count) * plan->block;
+  part own = part_at(plan, index / plan->joins);
+  float *sums = run->partial + (size_t)(own.index * plan->slices.count) * plan->block;
+  if (plan->joins > 1) {
+    const falt_layer_pieces cut = falt_layer_cut(own.rows, plan->joins);
+    const int64_t first = falt_layer_piece(&cut, index % plan->joins);
+    own.rows = falt_layer_piece(&cut, index % plan->joins + 1) - first;
+    own.row += first;
+    sums += first * own.pitch;
+  }
   for (int64_t slice = 1; slice < plan->slices.count; slice++) {
     const float *more = sums + (size_t)slice * plan->block;
     for (int64_t i = 0; i < own.rows * own.pitch; i++) sums[i] += more[i];
@@ -423,5 +430,6 @@ void falt_wgrad_execute(const falt_plan *base, const falt_operands *operands) {
   execution run = {plan, operands, (float *)(void *)((char *)operands->workspace + plan->partial)};
   const falt_row_job job = {run_task, &run, falt_wgrad_parts(plan) * plan->slices.count, plan->at.parts.total};
   falt_rows_run(base->device, &job, operands->workspace);
-  if (plan->slices.count > 1) falt_parallel_for(base->device->threads, falt_wgrad_parts(plan), join, &run);
+  if (plan->slices.count > 1)
+    falt_parallel_for(base->device->threads, falt_wgrad_parts(plan) * plan->joins, join, &run);
 }
