@@ -10,6 +10,7 @@
 #include "solver/cpu/fprop/igemm_nchw_bf16.h"
 
 #include <math.h>
+
 #include "core/memory.h"
 #include "solver/common/tasks.h"
 #include "solver/cpu/common/planes.h"
@@ -57,12 +58,6 @@ static bool is_narrow_float(falt_type type) {
   return falt_type_is_float(type) && type != FALT_F64;
 }
 
-/* Whether neighbours along the width are adjacent. */
-static bool has_neighbours(const falt_problem *p) {
-  return falt_tensor_unit(&p->input, FALT_W) && falt_tensor_unit(&p->output, FALT_W) &&
-         (!p->has_residual || falt_tensor_unit(&p->residual, FALT_W));
-}
-
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   return p->operation != FALT_FORWARD                                ? "only forward"
@@ -72,7 +67,6 @@ static const char *inapplicable(const falt_ask *ask) {
          : p->accumulator != FALT_F32                                ? "sums are f32"
          : !zeros_outside(p)                                         ? "only zeros outside"
          : p->axis[2].stride > 2 && p->output.size[FALT_W] > 1       ? "its stride along the width is more than 2"
-         : !has_neighbours(p)                                        ? "pixels of a row are not adjacent"
                                                                      : NULL;
 }
 
@@ -109,6 +103,15 @@ static bool runs_on(const falt_problem *p) {
     if (p->axis[a].stride != 1 && y[FALT_D + a] > 1) return false;
   return x[FALT_W] == y[FALT_W] && (y[FALT_D] == 1 || x[FALT_H] == y[FALT_H]) && falt_planes_adjacent(&p->input) &&
          falt_planes_adjacent(&p->output) && (!p->has_residual || falt_planes_adjacent(&p->residual));
+}
+
+/* Whether neighbouring positions of a line have adjacent outputs, and read inputs that are `apart` elements from each
+ * other. */
+static bool has_neighbours(const falt_nchw_bf16_plan *plan) {
+  const falt_problem *p = &plan->layer.p;
+  const bool input = p->input.stride[FALT_W] == 1 || p->output.size[FALT_W] == 1;
+  return plan->images || (input && falt_tensor_unit(&p->output, FALT_W) &&
+                          (!p->has_residual || falt_tensor_unit(&p->residual, FALT_W)));
 }
 
 /* Whether tiles may be the rows of the caller's filter: matrix units read whole tiles, vectors pairs. */
@@ -157,9 +160,9 @@ static double work(const falt_nchw_bf16_plan *plan, const falt_device *device) {
   const double speed = falt_halves_speed(device, listed), depth = (double)falt_nchw_bf16_row(plan);
   const double columns = columns_of(plan), rows = (double)(plan->tiles * plan->tile_rows);
   const double panels = (double)(plan->lines * plan->panels), chunks = (double)plan->chunks.count;
-  const double element = device->isa < FALT_ISA_AVX512       ? per_element_avx2
-                         : plan->layer.p.axis[2].stride == 1 ? per_element
-                                                             : apart * per_element;
+  const double element = device->isa < FALT_ISA_AVX512 ? per_element_avx2
+                         : plan->apart == 1            ? per_element
+                                                       : apart * per_element;
   const double products = 2 * rows * columns * depth / speed + rows * columns * per_sum +
                           panels * (double)falt_nchw_bf16_pairs(plan) * per_product;
   const double packed = chunks * (columns * depth * element + panels * per_panel);
@@ -251,6 +254,7 @@ static void set_sizes(falt_nchw_bf16_plan *plan) {
                         ? ROWS
                         : falt_ceil_div(layer->results, plan->tiles);
   plan->images = runs_on(p);
+  plan->apart = plan->images ? 1 : p->axis[2].stride;
   plan->length = plan->images ? y[FALT_D] * y[FALT_H] * y[FALT_W] : y[FALT_W];
   plan->lines = layer->positions / plan->length;
   plan->panels = falt_ceil_div(plan->length, COLUMNS);
@@ -283,6 +287,7 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   find_rows(plan);
   plan->kernels = falt_tiles_kernels_for(ask->device->isa);
   set_sizes(plan);
+  if (!has_neighbours(plan)) return "pixels of a row are not adjacent";
   if (plan->depth > MOST_DEPTH) return "a panel of all its taps does not fit into a cache";
   plan->values = ask->filter_values;
   base->packed = plan->values != NULL;

@@ -31,12 +31,13 @@ typedef struct falt_nchw_bf16_plan {
   int64_t depth, pieces;    /* elements of a filter row, and of FALT_NCHW_BF16_PIECE elements */
   int64_t tiles, tile_rows; /* of a group's filter */
   bool images;              /* a line of positions is an image; else a row */
+  int64_t apart;            /* elements between what neighbouring positions of a line read */
   int64_t lines, length;    /* of all images; positions of one */
   int64_t panels;           /* of a line: FALT_TILES_COLUMNS positions each, and the rest */
   falt_layer_pieces chunks; /* of pairs of tiles */
   falt_layer_pieces bands;  /* of the panels of all lines; a task is a chunk by a band */
   bool in_place;            /* tiles are rows of the caller's filter */
-  bool own_rows;            /* else tasks pack their rows; or all threads pack the filter before */
+  bool own_rows;            /* tasks pack their rows; else, if not in place, all threads pack the filter before */
   int64_t *offset;          /* of each element of a row: where the input has it, from the first tap of channel 0 */
   int32_t *tap;             /* and its tap in that order; behind the depth the number of taps */
   const void *values;       /* the filter, from planning until it is packed */

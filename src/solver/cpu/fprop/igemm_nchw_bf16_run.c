@@ -33,7 +33,6 @@ typedef struct task {
   uint32_t *inside; /* for each axis and tap along it: whether column i is inside the input, bit i */
   uint32_t *keep;   /* the same for each tap, and none */
   int64_t out[FALT_TILES_ROWS], residual[FALT_TILES_ROWS]; /* of the rows of two tiles */
-  float *sums;
 } task;
 
 /* Positions [first, first + count) of a line, of which `at` is the first. */
@@ -147,9 +146,8 @@ static void pack_task(void *context, int64_t index) {
   const packing *p = context;
   const int64_t pairs = falt_nchw_bf16_pairs(p->plan), pair = index % pairs, group = index / pairs;
   if (falt_cancelled()) return;
-  pack_pair(
-      p->plan, p->filter, group, pair,
-      p->packed + group * falt_nchw_bf16_packed(p->plan) + 2 * pair * p->plan->tile_rows * falt_nchw_bf16_row(p->plan));
+  pack_pair(p->plan, p->filter, group, pair,
+            p->packed + group * falt_nchw_bf16_packed(p->plan) + pair * falt_nchw_bf16_pair(p->plan));
 }
 
 void falt_nchw_bf16_pack(const falt_nchw_bf16_plan *plan, const void *filter, uint16_t *packed) {
@@ -236,7 +234,7 @@ static void pack_panel(const task *t, const columns *c) {
                           .keep = t->keep,
                           .to = t->panel,
                           .n = c->count,
-                          .apart = (int)axis[2].stride};
+                          .apart = (int)plan->apart};
   find_inside(t, c);
   for (int64_t piece = 0; piece < plan->pieces; piece++) {
     plan->kernels->pair_kept(&call);
