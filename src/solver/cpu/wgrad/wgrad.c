@@ -69,17 +69,28 @@ falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device
  * and to store one. Fitted to bf16 gradients on 16 threads of a Xeon, where a byte takes 0.13 to 0.18 ns to load and
  * 0.38 ns to store, and all products take 1.8 times their estimates: these are smaller by that. */
 static const double in_order = 0.1, stores = 0.3;
-/* The same for f32 operands of wgrad, whose products hide more of it, fitted to 21 layers. */
+/* The same for f32 operands, whose products hide more of it, fitted to 21 layers. */
 static const double f32_in_order = 0.05;
+/* Factor of bytes that do not stay: the operands of one tap are used for too few products to hide it. */
+static const double one_tap_beyond = 2.8;
 
 static double bytes_of(const falt_tensor *t) {
   return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
 }
 
+static double equal_part(const falt_device *device, const falt_problem *p) {
+  return (bytes_of(&p->input) + bytes_of(&p->output)) / falt_threads_count(device->threads);
+}
+
 double falt_wgrad_loading(const falt_device *device, const falt_problem *p, double bytes) {
-  const double equal = (bytes_of(&p->input) + bytes_of(&p->output)) / falt_threads_count(device->threads);
-  const double each = p->input.type == FALT_F32 ? f32_in_order : in_order;
-  return bytes > equal ? each * falt_load_written(device, bytes - equal) : 0;
+  return in_order * falt_load_written(device, fmax(0, bytes - equal_part(device, p)));
+}
+
+double falt_wgrad_loading_f32(const falt_device *device, const falt_problem *p, double bytes, falt_wgrad_rate rate) {
+  const double stays = (double)device->caches.l2 / 2, equal = equal_part(device, p);
+  const double inside = rate.staying * fmax(0, fmin(bytes, stays) - equal);
+  const double beyond = rate.beyond * fmax(0, bytes - stays);
+  return f32_in_order * falt_load_written(device, inside + beyond);
 }
 
 double falt_wgrad_storing(const falt_device *device, double bytes) {
@@ -97,7 +108,9 @@ static double loading(const falt_wgrad_plan *plan, const falt_device *device) {
   const double width = (double)(falt_layer_most(&plan->panels) * plan->layer.kernels->width);
   const double once = cuts * slice * (fmin(channels, blocks * rows) + panels * width);
   const double again = own * slice * (fmin(channels, rows) + width);
-  return falt_wgrad_loading(device, &plan->layer.p, once < (double)device->caches.l2 ? once : again);
+  const double bytes = once < (double)device->caches.l2 ? once : again;
+  return falt_wgrad_loading_f32(device, &plan->layer.p, bytes,
+                                (falt_wgrad_rate){1, plan->layer.taps == 1 ? one_tap_beyond : 1});
 }
 
 /* Seconds in which a thread adds the slices of its parts, which other threads have summed. */

@@ -69,5 +69,12 @@ falt_apart falt_wgrad_apart(const falt_tensor *filter, const falt_device *device
  * sums: caches keep neither from call to call. */
 double falt_wgrad_loading(const falt_device *device, const falt_problem *problem, double bytes);
 double falt_wgrad_storing(const falt_device *device, double bytes);
+/* The same of f32 operands, whose products hide more of it: bytes that stay in half of the second-level cache, and
+ * those beyond it, take different parts of a time. */
+typedef struct falt_wgrad_rate {
+  double staying, beyond;
+} falt_wgrad_rate;
+double falt_wgrad_loading_f32(const falt_device *device, const falt_problem *problem, double bytes,
+                              falt_wgrad_rate rate);
 
 #endif

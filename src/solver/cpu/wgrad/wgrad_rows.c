@@ -60,9 +60,8 @@ static const char *refusal(const falt_layer *layer) {
 /* Multiply-adds that take as long as copying an element, for each task that copies it; steps of the depth that take as
  * long as beginning and storing a block of sums. */
 static const double near = 5, leaving = 12;
-/* Part of the cost of loading operands: vectors of neighbouring channels are read, not single elements. What does not
- * stay in half of the second-level cache costs more. */
-static const double runs = 0.4, beyond = 2.8;
+/* Of loading operands: vectors of neighbouring channels are read, not single elements. */
+static const double runs = 0.4, runs_beyond = 5;
 
 static int64_t task_count(const falt_wgrad_rows_plan *plan) {
   return plan->layer.p.filter.size[FALT_G] * plan->rows.count * plan->columns.count;
@@ -85,8 +84,8 @@ static double loading(const falt_wgrad_rows_plan *plan, const falt_device *devic
   const double x = positions * fmin((double)plan->layer.channels, columns);
   const double y = positions * down * (double)falt_layer_most(&plan->rows);
   const double bytes = x * (x + y < (double)device->caches.l2 ? 1 : down) + y;
-  const double part = bytes > (double)device->caches.l2 / 2 ? beyond : runs;
-  return part * falt_wgrad_loading(device, &plan->layer.p, bytes);
+  const bool alone = plan->layer.p.filter.size[FALT_G] == 1; /* groups are points of winograd-wgrad, read in order */
+  return falt_wgrad_loading_f32(device, &plan->layer.p, bytes, (falt_wgrad_rate){runs, alone ? runs_beyond : runs});
 }
 
 static double estimate(const falt_wgrad_rows_plan *plan, const falt_device *device) {
