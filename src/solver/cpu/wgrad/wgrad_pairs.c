@@ -58,6 +58,7 @@ typedef struct expense {
 static const expense by_vectors = {8, 8, 8, 3, 6, 12, 40, 320}, by_avx2 = {80, 80, 64, 3, 6, 12, 40, 320},
                      by_matrix = {8, 16, 8, 3, 6, 12, 40, 320};
 static const double share = 0.9;
+static const double far_share = 1.02;       /* the same on more than two threads, by nine layers on 16 */
 static const double per_span = 300;         /* overhead of copying a contiguous span of a channel's positions */
 static const double per_padded_span = 1500; /* the same where a tap may read padding, so each line is clipped */
 static const double accumulators = 8;       /* independent sums that hide the latency of a multiply-add */
@@ -107,6 +108,10 @@ static double cost(const falt_pairs_plan *plan, const falt_pairs_side *rows, con
                                      packing(columns, false, false, by) * (double)plan->blocks[0].count);
   const double result = columns->filter == 1 ? by->result : rows->filter == 1 ? by->transposed : by->apart;
   return products + packed + sums * by->sum * (double)plan->slices.count + taps * m * n * result;
+}
+
+static double share_of(const falt_device *device) {
+  return falt_caches_are_far(device) ? far_share : share;
 }
 
 static int64_t task_count(const falt_pairs_plan *plan) {
@@ -181,7 +186,7 @@ static void set_blocks(falt_pairs_plan *plan) {
     plan->blocks[0] = falt_layer_cut(plan->pairs, across);
     plan->blocks[1] = falt_layer_cut(plan->panels, along);
     const double few = 1 + (double)falt_max(0, wanted - across * along) / (double)wanted;
-    const double seconds = work(plan, device) / (share * device->limits.f32_flops);
+    const double seconds = work(plan, device) / (share_of(device) * device->limits.f32_flops);
     const double now = few * (seconds + loading(plan, device) + storing(plan, device));
     if (across == 1 || now < lowest)
       lowest = now;
@@ -245,9 +250,9 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   plan->edges = !falt_wgrad_is_pointwise(p);
   set_sizes(plan);
   lay_memory(plan);
-  base->cost.seconds =
-      falt_roofline(ask->device, FALT_F32, work(plan, ask->device), share, falt_problem_bytes(ask->problem)) +
-      loading(plan, ask->device) + storing(plan, ask->device);
+  base->cost.seconds = falt_roofline(ask->device, FALT_F32, work(plan, ask->device), share_of(ask->device),
+                                     falt_problem_bytes(ask->problem)) +
+                       loading(plan, ask->device) + storing(plan, ask->device);
   return NULL;
 }
 
