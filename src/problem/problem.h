@@ -54,6 +54,8 @@ void falt_factors_expand(const falt_problem *problem, const void *values, falt_t
 
 /* Elements of a tensor (product of sizes). */
 int64_t falt_tensor_count(const falt_tensor *tensor);
+/* Bytes of its elements, for estimates. */
+double falt_tensor_bytes(const falt_tensor *tensor);
 /* Makes a tensor dense, with its dimensions in this order from the contiguous one outwards. */
 void falt_tensor_order(falt_tensor *tensor, const int outwards[FALT_DIMS]);
 /* Elements between consecutive taps, or 0 if they are not equally spaced. */

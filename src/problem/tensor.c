@@ -90,6 +90,10 @@ int64_t falt_tensor_count(const falt_tensor *tensor) {
   return count;
 }
 
+double falt_tensor_bytes(const falt_tensor *tensor) {
+  return (double)falt_tensor_count(tensor) * (double)falt_type_size(tensor->type);
+}
+
 int64_t falt_tensor_span(const falt_tensor *tensor) {
   if (!tensor) return 0;
   int64_t last = tensor->offset;

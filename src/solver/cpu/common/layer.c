@@ -32,6 +32,18 @@ bool falt_layer_has_constant(const falt_problem *p) {
   return falt_load(stored, p->input.type, 0) == p->boundary_value;
 }
 
+bool falt_layer_zeros_outside(const falt_problem *p) {
+  for (int a = 0; a < 3; a++) {
+    const falt_axis *axis = &p->axis[a];
+    const int64_t last = (p->output.size[FALT_D + a] - 1) * axis->stride - axis->pad[0] +
+                         (p->filter.size[FALT_D + a] - 1) * axis->dilation;
+    const bool zero =
+        axis->boundary[0] == FALT_CONSTANT && axis->boundary[1] == FALT_CONSTANT && p->boundary_value == 0;
+    if (!zero && (axis->pad[0] > 0 || last >= p->input.size[FALT_D + a])) return false;
+  }
+  return true;
+}
+
 /* Whether a tensor continues along `outer` at the end of the width, so both form one dimension. */
 static bool goes_on(const falt_tensor *t, int outer) {
   return t->stride[outer] == t->stride[FALT_W] * t->size[FALT_W] || t->size[outer] == 1 || t->size[FALT_W] == 1;

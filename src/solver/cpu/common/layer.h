@@ -36,6 +36,8 @@ const char *falt_layer_shape(falt_layer *layer, const falt_problem *problem, fal
 
 /* Whether the constant, if there is one, is a number of the input's type. */
 bool falt_layer_has_constant(const falt_problem *problem);
+/* Whether taps read zeros outside the input, or nothing. */
+bool falt_layer_zeros_outside(const falt_problem *problem);
 
 /* `whole` things cut into `count` pieces that differ by one at most: piece i is [falt_layer_piece(i), ... (i + 1)). */
 typedef struct falt_layer_pieces {

@@ -222,10 +222,6 @@ double falt_planes_seconds(const falt_device *device, const falt_tensor *planar,
   return falt_roofline(device, lane, flops, 1, 0);
 }
 
-static double bytes_of(const falt_tensor *t) {
-  return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
-}
-
 /* Of the pixels of a transposed input, those that a forward layer reads: with a stride beyond its taps not all. */
 static double read_pixels(const falt_problem *problem) {
   double share = 1;
@@ -235,6 +231,6 @@ static double read_pixels(const falt_problem *problem) {
 }
 
 double falt_planes_loads(const falt_device *device, const falt_problem *problem) {
-  const double bytes = read_pixels(problem) * bytes_of(&problem->input) + bytes_of(&problem->output);
+  const double bytes = read_pixels(problem) * falt_tensor_bytes(&problem->input) + falt_tensor_bytes(&problem->output);
   return falt_load_written(device, bytes / (double)falt_threads_count(device->threads));
 }

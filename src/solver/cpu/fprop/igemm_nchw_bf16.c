@@ -41,19 +41,6 @@ static void destroy(falt_plan *base) {
 
 /* ---- applicable, in addition to the conditions of all layers */
 
-/* Whether elements outside are zeros, or are not read. */
-static bool zeros_outside(const falt_problem *p) {
-  for (int a = 0; a < 3; a++) {
-    const falt_axis *axis = &p->axis[a];
-    const int64_t last = (p->output.size[FALT_D + a] - 1) * axis->stride - axis->pad[0] +
-                         (p->filter.size[FALT_D + a] - 1) * axis->dilation;
-    const bool zero =
-        axis->boundary[0] == FALT_CONSTANT && axis->boundary[1] == FALT_CONSTANT && p->boundary_value == 0;
-    if (!zero && (axis->pad[0] > 0 || last >= p->input.size[FALT_D + a])) return false;
-  }
-  return true;
-}
-
 static bool is_narrow_float(falt_type type) {
   return falt_type_is_float(type) && type != FALT_F64;
 }
@@ -65,7 +52,7 @@ static const char *inapplicable(const falt_ask *ask) {
          : !is_narrow_float(p->output.type)                          ? "only outputs in bf16, f16 or f32"
          : p->has_residual && !is_narrow_float(p->residual.type)     ? "only residuals in bf16, f16 or f32"
          : p->accumulator != FALT_F32                                ? "sums are f32"
-         : !zeros_outside(p)                                         ? "only zeros outside"
+         : !falt_layer_zeros_outside(p)                              ? "only zeros outside"
          : p->axis[2].stride > 2 && p->output.size[FALT_W] > 1       ? "its stride along the width is more than 2"
                                                                      : NULL;
 }
@@ -170,20 +157,16 @@ static double work(const falt_nchw_bf16_plan *plan, const falt_device *device) {
   return (double)falt_nchw_bf16_groups(plan) * (products + packed) + own;
 }
 
-static double bytes_of(const falt_tensor *t) {
-  return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
-}
-
 /* Seconds in which a thread loads the input once more for each further chunk, and rows that it packs or that others
  * have packed. */
 static double loads(const falt_nchw_bf16_plan *plan, const falt_device *device) {
   const double chunks = (double)plan->chunks.count, threads = falt_threads_count(device->threads);
-  const double rows = bytes_of(&plan->layer.p.filter) / chunks;
-  const double input = bytes_of(&plan->layer.p.input) * (chunks - 1) / threads;
+  const double rows = falt_tensor_bytes(&plan->layer.p.filter) / chunks;
+  const double input = falt_tensor_bytes(&plan->layer.p.input) * (chunks - 1) / threads;
   const double rounds = ceil((double)falt_nchw_bf16_tasks(plan) / threads);
   return in_order * falt_load_shared(device, input + (plan->own_rows ? rounds * rows : 0)) +
          falt_load_written(device, packs_all(plan) ? rows : 0) +
-         falt_filter_loads(device, bytes_of(&plan->layer.p.filter), plan->bands.count, plan->chunks.count);
+         falt_filter_loads(device, falt_tensor_bytes(&plan->layer.p.filter), plan->bands.count, plan->chunks.count);
 }
 
 /* The work of the thread with most of it, as a multiple of an equal share. */

@@ -31,10 +31,6 @@ static double element_cost(const falt_layer *layer) {
   return step == 1 ? 4 + (64 + 2400 / (double)layer->channels) / row : apart;
 }
 
-static double bytes_of(const falt_tensor *t) {
-  return (double)falt_tensor_count(t) * sizeof(float);
-}
-
 /* The work of the thread with most of it, as a multiple of an equal share: neighbouring panels are equal shares. */
 static double uneven(const falt_igemm_nchw_plan *plan, double threads) {
   const double rounds = ceil((double)falt_igemm_nchw_tasks(plan) / threads);
@@ -58,7 +54,7 @@ static double lines_again(const falt_igemm_nchw_plan *plan, const falt_device *d
 static double lines_in_part(const falt_igemm_nchw_plan *plan, double threads) {
   const falt_tensor *y = &plan->layer.p.output;
   const int64_t stride = falt_min(y->stride[FALT_W], FALT_IGEMM_NCHW_LINE);
-  return y->size[FALT_W] > 1 && stride > 1 ? bytes_of(y) * (double)stride / threads : 0;
+  return y->size[FALT_W] > 1 && stride > 1 ? falt_tensor_bytes(y) * (double)stride / threads : 0;
 }
 
 /* Seconds in which a thread loads the input once more for each further chunk, and the rows of its chunk, which other
@@ -66,7 +62,8 @@ static double lines_in_part(const falt_igemm_nchw_plan *plan, double threads) {
 static double loads(const falt_igemm_nchw_plan *plan, const falt_device *device) {
   const falt_problem *p = &plan->layer.p;
   const double threads = falt_threads_count(device->threads), chunks = (double)plan->chunks.count;
-  const double input = bytes_of(&p->input) * (chunks - 1) / threads, rows = bytes_of(&p->filter) / chunks;
+  const double input = falt_tensor_bytes(&p->input) * (chunks - 1) / threads,
+               rows = falt_tensor_bytes(&p->filter) / chunks;
   const bool written = falt_igemm_nchw_packs_all(plan);
   const double lines = lines_again(plan, device) + lines_in_part(plan, threads);
   return in_order * (falt_load_shared(device, input + (written ? 0 : rows)) +

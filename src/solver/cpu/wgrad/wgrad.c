@@ -74,12 +74,8 @@ static const double f32_in_order = 0.05;
 /* Factor of bytes that do not stay: the operands of one tap are used for too few products to hide it. */
 static const double one_tap_beyond = 2.8;
 
-static double bytes_of(const falt_tensor *t) {
-  return (double)falt_tensor_count(t) * (double)falt_type_size(t->type);
-}
-
 static double equal_part(const falt_device *device, const falt_problem *p) {
-  return (bytes_of(&p->input) + bytes_of(&p->output)) / falt_threads_count(device->threads);
+  return (falt_tensor_bytes(&p->input) + falt_tensor_bytes(&p->output)) / falt_threads_count(device->threads);
 }
 
 double falt_wgrad_loading(const falt_device *device, const falt_problem *p, double bytes) {

@@ -29,20 +29,13 @@ static void print(const falt_plan *base, falt_text *text) {
 
 /* ---- applicable, in addition to the conditions of all layers */
 
-/* Whether elements outside are zeros. */
-static bool zeros_outside(const falt_problem *p) {
-  for (int a = 0; a < 3; a++)
-    if (p->axis[a].boundary[0] != FALT_CONSTANT || p->axis[a].boundary[1] != FALT_CONSTANT) return false;
-  return p->boundary_value == 0;
-}
-
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
   return p->operation != FALT_BACKWARD_FILTER                                ? "only backward-filter"
          : p->input.type != FALT_BF16 || p->output.type != FALT_BF16         ? "only bf16"
          : p->accumulator != FALT_F32                                        ? "sums are f32"
          : !falt_type_is_float(p->filter.type) || p->filter.type == FALT_F64 ? "only filters in bf16, f16 or f32"
-         : !falt_wgrad_is_pointwise(p) && !zeros_outside(p)                  ? "only zeros outside"
+         : !falt_layer_zeros_outside(p)                                      ? "only zeros outside"
          : p->has_bias                                                       ? "it has no bias gradient"
                                                                              : NULL;
 }
