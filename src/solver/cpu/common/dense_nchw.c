@@ -6,7 +6,7 @@
 
 #include "solver/cpu/common/planes.h"
 #include "solver/cpu/common/upconvert.h"
-#include "solver/cpu/fprop/igemm_nchw_bf16.h"
+#include "solver/cpu/igemm_vnni/igemm_vnni_kernels.h"
 
 enum {
   PIECE = 1 << 19,   /* elements of the images that are transposed at a time, if one has not more */
@@ -124,10 +124,10 @@ static const char *choose(falt_plan *base, falt_ask *ask) {
   base->cost.seconds += falt_planes_seconds(ask->device, &p->input, p->input.type, !is_forward(p));
   base->cost.seconds += falt_planes_seconds(ask->device, &p->output, p->output.type, is_forward(p));
   if (reads_f32(p) && is_forward(p)) base->cost.seconds *= f32_cost;
-  if (falt_nchw_bf16_multiplies(p) && falt_caches_are_far(ask->device)) base->cost.seconds *= bf16_cost;
+  if (falt_tiles_multiplies_pairs(p->filter.type) && falt_caches_are_far(ask->device)) base->cost.seconds *= bf16_cost;
   /* Not for several taps of types that have no solver for NCHW of their own: those without a transpose are
    * underestimated as much. */
-  if (has_one_tap(p) || reads_f32(p) || falt_nchw_bf16_multiplies(p))
+  if (has_one_tap(p) || reads_f32(p) || falt_tiles_multiplies_pairs(p->filter.type))
     base->cost.seconds += falt_planes_loads(ask->device, p) + falt_loop_starts(ask->device, 2);
   return NULL;
 }

@@ -47,14 +47,14 @@ static bool is_narrow_float(falt_type type) {
 
 static const char *inapplicable(const falt_ask *ask) {
   const falt_problem *p = ask->problem;
-  return p->operation != FALT_FORWARD                                  ? "only forward"
-         : p->input.type != FALT_BF16 || !falt_nchw_bf16_multiplies(p) ? "only bf16"
-         : !is_narrow_float(p->output.type)                            ? "only outputs in bf16, f16 or f32"
-         : p->has_residual && !is_narrow_float(p->residual.type)       ? "only residuals in bf16, f16 or f32"
-         : p->accumulator != FALT_F32                                  ? "sums are f32"
-         : !falt_layer_zeros_outside(p)                                ? "only zeros outside"
-         : p->axis[2].stride > 2 && p->output.size[FALT_W] > 1         ? "its stride along the width is more than 2"
-                                                                       : NULL;
+  return p->operation != FALT_FORWARD                                                                  ? "only forward"
+         : !falt_tiles_multiplies_pairs(p->input.type) || !falt_tiles_multiplies_pairs(p->filter.type) ? "only bf16"
+         : !is_narrow_float(p->output.type)                      ? "only outputs in bf16, f16 or f32"
+         : p->has_residual && !is_narrow_float(p->residual.type) ? "only residuals in bf16, f16 or f32"
+         : p->accumulator != FALT_F32                            ? "sums are f32"
+         : !falt_layer_zeros_outside(p)                          ? "only zeros outside"
+         : p->axis[2].stride > 2 && p->output.size[FALT_W] > 1   ? "its stride along the width is more than 2"
+                                                                 : NULL;
 }
 
 /* Whether all elements of a row are one run, `inner` of them before the next of the outer ones. */

@@ -46,11 +46,6 @@ typedef struct falt_nchw_bf16_plan {
   falt_nchw_bf16_scratch at;
 } falt_nchw_bf16_plan;
 
-/* Whether the solver multiplies by the filter of a layer or of its backward-data. */
-static inline bool falt_nchw_bf16_multiplies(const falt_problem *problem) {
-  return problem->filter.type == FALT_BF16;
-}
-
 static inline int64_t falt_nchw_bf16_pairs(const falt_nchw_bf16_plan *plan) {
   return falt_ceil_div(plan->tiles, 2);
 }

@@ -37,6 +37,11 @@ typedef enum falt_tiles_kind {
   FALT_TILES_KIND_COUNT
 } falt_tiles_kind;
 
+/* Whether pairs of elements are multiplied as they are: not as integers, and without conversion. */
+static inline bool falt_tiles_multiplies_pairs(falt_type type) {
+  return type == FALT_BF16;
+}
+
 /* Piece q of row m is the 64 bytes at at + q*next + m*step. All rows of a tile are readable, even if fewer are used.
  * `at` NULL means zeros, whose products are skipped; not with a matrix unit. */
 typedef struct falt_tile_rows {
