@@ -225,6 +225,17 @@ static void lay_memory(falt_nchw_bf16_plan *plan) {
   plan->base.workspace = all->total;
 }
 
+/* Panels that go over the ends of rows and planes take an axis of size 1 for what its neighbours make it, whatever its
+ * stride. */
+static void set_steps(falt_nchw_bf16_plan *plan) {
+  const falt_tensor *x = &plan->layer.p.input;
+  int64_t step = 1;
+  for (int a = 2; a >= 0; a--) {
+    plan->step[a] = plan->images ? step : x->stride[FALT_D + a];
+    step *= x->size[FALT_D + a];
+  }
+}
+
 static void set_sizes(falt_nchw_bf16_plan *plan) {
   const falt_layer *layer = &plan->layer;
   const falt_problem *p = &layer->p;
@@ -237,6 +248,7 @@ static void set_sizes(falt_nchw_bf16_plan *plan) {
                         ? ROWS
                         : falt_ceil_div(layer->results, plan->tiles);
   plan->images = runs_on(p);
+  set_steps(plan);
   plan->apart = plan->images ? 1 : p->axis[2].stride;
   plan->length = plan->images ? y[FALT_D] * y[FALT_H] * y[FALT_W] : y[FALT_W];
   plan->lines = layer->positions / plan->length;

@@ -31,6 +31,7 @@ typedef struct falt_nchw_bf16_plan {
   int64_t depth, pieces;    /* elements of a filter row, and of FALT_NCHW_BF16_PIECE elements */
   int64_t tiles, tile_rows; /* of a group's filter */
   bool images;              /* a line of positions is an image; else a row */
+  int64_t step[3];          /* elements of the input from position to position of an axis */
   int64_t apart;            /* elements between what neighbouring positions of a line read */
   int64_t lines, length;    /* of all images; positions of one */
   int64_t panels;           /* of a line: FALT_TILES_COLUMNS positions each, and the rest */

@@ -159,12 +159,12 @@ void falt_nchw_bf16_pack(const falt_nchw_bf16_plan *plan, const void *filter, ui
 /* ---- the input */
 
 /* From the first tap to another one, in elements of the input. */
-static int64_t tap_distance(const falt_layer *layer, int64_t tap) {
-  const int64_t *taps = layer->p.filter.size, *stride = layer->p.input.stride, row = tap / taps[FALT_W];
-  const falt_axis *axis = layer->p.axis;
-  return row / taps[FALT_H] * axis[0].dilation * stride[FALT_D] +
-         row % taps[FALT_H] * axis[1].dilation * stride[FALT_H] +
-         tap % taps[FALT_W] * axis[2].dilation * stride[FALT_W];
+static int64_t tap_distance(const falt_nchw_bf16_plan *plan, int64_t tap) {
+  const int64_t *taps = plan->layer.p.filter.size, row = tap / taps[FALT_W];
+  const int64_t at[3] = {row / taps[FALT_H], row % taps[FALT_H], tap % taps[FALT_W]};
+  int64_t distance = 0;
+  for (int a = 0; a < 3; a++) distance += at[a] * plan->layer.p.axis[a].dilation * plan->step[a];
+  return distance;
 }
 
 void falt_nchw_bf16_order(const falt_nchw_bf16_plan *plan) {
@@ -175,7 +175,7 @@ void falt_nchw_bf16_order(const falt_nchw_bf16_plan *plan) {
     const int64_t channel = plan->taps_inner ? i / taps : i % plan->channels;
     const int64_t tap = plan->backwards ? taps - 1 - place : place;
     const bool inside = i < plan->depth && channel < layer->channels;
-    plan->offset[i] = inside ? channel * layer->p.input.stride[FALT_C] + tap_distance(layer, tap) : 0;
+    plan->offset[i] = inside ? channel * layer->p.input.stride[FALT_C] + tap_distance(plan, tap) : 0;
     plan->tap[i] = (int32_t)(inside ? tap : taps);
   }
 }
@@ -227,7 +227,7 @@ static void pack_panel(const task *t, const columns *c) {
   const falt_tensor *x = &t->layer->p.input;
   const falt_axis *axis = t->layer->p.axis;
   int64_t from = falt_tensor_at(x, c->at.n, t->group, 0, 0, 0, 0);
-  for (int a = 0; a < 3; a++) from += (c->at.at[a] * axis[a].stride - axis[a].pad[0]) * x->stride[FALT_D + a];
+  for (int a = 0; a < 3; a++) from += (c->at.at[a] * axis[a].stride - axis[a].pad[0]) * plan->step[a];
   falt_tiles_kept call = {.from = (const void *)((uintptr_t)t->run->operands->input + (uintptr_t)from * 2),
                           .offset = plan->offset,
                           .mask = plan->tap,
