@@ -125,15 +125,19 @@ static void gather_rows(const pair_rows *r) {
     if (tile % 2 * ROWS < r->count) plan->kernels->flip((char *)r->to + tile * FALT_TILE);
 }
 
+/* Where rows begin, from the filter's first tap: at the tap that is first in memory. */
+static int64_t first_in_memory(const falt_nchw_bf16_plan *plan) {
+  return plan->backwards ? falt_layer_tap_at(&plan->layer.p.filter, plan->layer.taps - 1) : 0;
+}
+
 /* The rows of a pair of tiles; those beyond the filter's are zeros. */
 static void pack_pair(const falt_nchw_bf16_plan *plan, const void *filter, int64_t group, int64_t pair, uint16_t *to) {
   static void (*const ways[])(const pair_rows *) = {copy_rows, transpose_rows, gather_rows};
   const falt_tensor *w = &plan->layer.p.filter;
   const int64_t row = 2 * pair * plan->tile_rows, count = falt_min(2 * plan->tile_rows, plan->layer.results - row);
-  const int64_t last = plan->backwards ? falt_layer_tap_at(w, plan->layer.taps - 1) : 0;
   if (count < 2 * plan->tile_rows) memset(to, 0, (size_t)falt_nchw_bf16_pair(plan) * sizeof *to);
-  ways[plan->packing](
-      &(pair_rows){plan, (const uint16_t *)filter + falt_tensor_at(w, row, group, 0, 0, 0, 0) + last, count, to});
+  ways[plan->packing](&(pair_rows){
+      plan, (const uint16_t *)filter + falt_tensor_at(w, row, group, 0, 0, 0, 0) + first_in_memory(plan), count, to});
 }
 
 typedef struct packing {
@@ -363,7 +367,9 @@ void falt_nchw_bf16_execute(const falt_plan *base, const falt_operands *operands
   uint16_t *room = (uint16_t *)(void *)(workspace + plan->filter);
   execution run = {.plan = plan, .operands = operands, .factors = factors};
   if (!plan->packed && !plan->in_place && !plan->own_rows) falt_nchw_bf16_pack(plan, operands->filter, room);
-  run.rows = plan->packed ? plan->packed : plan->in_place ? (const uint16_t *)operands->filter + w->offset : room;
+  run.rows = plan->packed     ? plan->packed
+             : plan->in_place ? (const uint16_t *)operands->filter + w->offset + first_in_memory(plan)
+                              : room;
   run.row_step = plan->in_place ? w->stride[FALT_K] : falt_nchw_bf16_row(plan);
   run.pair_step = plan->in_place ? 2 * plan->tile_rows * run.row_step : falt_nchw_bf16_pair(plan);
   run.group = plan->in_place ? w->stride[FALT_G] : falt_nchw_bf16_packed(plan);

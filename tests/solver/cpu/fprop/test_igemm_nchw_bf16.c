@@ -36,6 +36,8 @@ static const char *const lines[] = {
     "forward n=2 c=8 h=9 w=1 k=16 r=3 s=3 pad=1 input-strides=72,72,9,0,1,0",
     "forward n=2 c=8 d=1 h=3 w=3 k=16 t=3 r=3 s=3 pad=2x1x1 input-strides=72,72,9,-5,3,1",
     "backward-data c=40 h=12 w=12 k=80 r=3 s=3 pad=1",
+    "backward-data n=2 c=1 h=7 w=8 k=32 r=3 s=3 pad=1",
+    "backward-data c=16 h=7 w=8 k=32 r=3 s=3 pad=1 groups=16",
     "backward-data n=2 c=37 h=7 w=7 k=64 r=1 s=1",
     "backward-data n=2 c=50 h=13 w=75 k=33 r=3 s=3 stride=2 pad=1",
     "backward-data c=33 h=9 w=9 k=40 r=5 s=7 pad=2x3",
