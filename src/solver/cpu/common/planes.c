@@ -67,7 +67,7 @@ typedef struct moving {
   const falt_layer_kernels *kernels;
   const falt_filter_kernels *rows;
   const falt_tiles_kernels *tiles;
-  bool halves; /* 16-bit elements are transposed without a conversion */
+  bool halves; /* 16-bit elements are transposed without a conversion, which would lose the sign of -0 */
   int64_t channels, pixels;
   int64_t task_channels, task_pixels;
   int64_t channel_tasks, pixel_tasks; /* of an image */
@@ -118,7 +118,7 @@ static void move_block(const moving *m, side from, side to, int64_t n, int64_t c
   static const falt_row_epilogue none = {.alpha = 1, .low = -INFINITY, .high = INFINITY};
   const int64_t apart = to.apart * (int64_t)falt_type_size(to.type);
   float loaded[CHANNELS * PIXELS], transposed[CHANNELS * PIXELS];
-  if (m->halves && from.type == to.type && falt_min(n, count) >= SQUARE / 2) {
+  if (m->halves && from.type == to.type) {
     move_halves(m, from, to, n, count);
     return;
   }
@@ -189,6 +189,7 @@ void falt_planes_move(const falt_device *device, const falt_planes *planes) {
               .halves = falt_type_is_half(planes->planar->type) && transposes_halves(device),
               .channels = planes->planar->size[planes->channel],
               .pixels = falt_planes_pixels(planes->planar)};
+  m.halves &= falt_min(m.channels, m.pixels) >= SQUARE / 2; /* for all blocks alike: their sizes depend on threads */
   divide(&m, device);
   falt_parallel_for(device->threads, planes->images * m.channel_tasks * m.pixel_tasks, move_task, &m);
 }
