@@ -137,10 +137,6 @@ static double packing(const falt_nchw_bf16_plan *plan) {
   return elements * per_packed + (plan->packing == FALT_ROWS_GATHERED ? calls * per_gather : 0);
 }
 
-static bool packs_all(const falt_nchw_bf16_plan *plan) {
-  return !plan->base.packed && !plan->in_place && !plan->own_rows;
-}
-
 static double work(const falt_nchw_bf16_plan *plan, const falt_device *device) {
   const bool matrix = plan->kernels->together > 1;
   const double listed = plan->kernels->speed[FALT_TILES_BF16] * (matrix ? matrix_share : 1);
@@ -165,7 +161,7 @@ static double loads(const falt_nchw_bf16_plan *plan, const falt_device *device) 
   const double input = falt_tensor_bytes(&plan->layer.p.input) * (chunks - 1) / threads;
   const double rounds = ceil((double)falt_nchw_bf16_tasks(plan) / threads);
   return in_order * falt_load_shared(device, input + (plan->own_rows ? rounds * rows : 0)) +
-         falt_load_written(device, packs_all(plan) ? rows : 0) +
+         falt_load_written(device, falt_nchw_bf16_packs_all(plan) ? rows : 0) +
          falt_filter_loads(device, falt_tensor_bytes(&plan->layer.p.filter), plan->bands.count, plan->chunks.count);
 }
 
@@ -179,7 +175,7 @@ static double uneven(const falt_nchw_bf16_plan *plan, double threads) {
 
 static double estimate(const falt_nchw_bf16_plan *plan, const falt_device *device) {
   const double all = work(plan, device) * uneven(plan, falt_threads_count(device->threads));
-  const double before = packs_all(plan) ? falt_roofline(device, FALT_F32, packing(plan), share, 0) : 0;
+  const double before = falt_nchw_bf16_packs_all(plan) ? falt_roofline(device, FALT_F32, packing(plan), share, 0) : 0;
   return falt_roofline(device, FALT_F32, all, share, falt_problem_bytes(&plan->layer.p)) + loads(plan, device) + before;
 }
 
@@ -221,7 +217,8 @@ static void lay_memory(falt_nchw_bf16_plan *plan) {
   plan->at.keep = falt_place_part(&plan->at.parts, (size_t)(layer->taps + 1) * sizeof(uint32_t));
   falt_rows_place(all, plan->base.device, &plan->at.parts);
   plan->factors = falt_place_part(all, 2 * (size_t)(groups * layer->results) * sizeof(float));
-  plan->filter = falt_place_part(all, packs_all(plan) ? (size_t)(groups * falt_nchw_bf16_packed(plan)) * 2 : 0);
+  plan->filter =
+      falt_place_part(all, falt_nchw_bf16_packs_all(plan) ? (size_t)(groups * falt_nchw_bf16_packed(plan)) * 2 : 0);
   plan->base.workspace = all->total;
 }
 

@@ -56,6 +56,10 @@ static inline int64_t falt_nchw_bf16_groups(const falt_nchw_bf16_plan *plan) {
 static inline int64_t falt_nchw_bf16_tasks(const falt_nchw_bf16_plan *plan) {
   return falt_nchw_bf16_groups(plan) * plan->chunks.count * plan->bands.count;
 }
+/* Whether all threads pack the filter before the tasks. */
+static inline bool falt_nchw_bf16_packs_all(const falt_nchw_bf16_plan *plan) {
+  return !plan->base.packed && !plan->in_place && !plan->own_rows;
+}
 /* Elements of a packed row, of the rows of a pair of tiles, and of a group's. */
 static inline int64_t falt_nchw_bf16_row(const falt_nchw_bf16_plan *plan) {
   return plan->pieces * FALT_NCHW_BF16_PIECE;

@@ -366,7 +366,7 @@ void falt_nchw_bf16_execute(const falt_plan *base, const falt_operands *operands
   float *factors = (float *)(void *)(workspace + plan->factors);
   uint16_t *room = (uint16_t *)(void *)(workspace + plan->filter);
   execution run = {.plan = plan, .operands = operands, .factors = factors};
-  if (!plan->packed && !plan->in_place && !plan->own_rows) falt_nchw_bf16_pack(plan, operands->filter, room);
+  if (falt_nchw_bf16_packs_all(plan)) falt_nchw_bf16_pack(plan, operands->filter, room);
   run.rows = plan->packed     ? plan->packed
              : plan->in_place ? (const uint16_t *)operands->filter + w->offset + first_in_memory(plan)
                               : room;
